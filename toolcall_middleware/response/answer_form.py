@@ -15,7 +15,7 @@ from ..wire import openai
 from ..wire.sse import DONE
 from .choice import ChoiceAnswer
 from .chunk_writer import ChatEmitter
-from .release_gate import Gate, hold_for, size_of
+from .release_gate import Gate, Hold, size_of
 from .said import StepEmitter
 from .stream import StreamRewriter
 from .whole import WholeAnswer, rewrite_whole
@@ -43,16 +43,14 @@ class AnswerForm:
         make_choice: Callable[[], ChoiceAnswer],
         usage: UsageMeter,
         settings: Settings,
-        *,
-        must_call: bool,
+        hold: Hold,
         accepts: Callable[[], bool] | None,
     ) -> StreamRewriter:
-        """Return what rewrites a streamed response. settings: with the request's own. must_call: see `hold_for`.
+        """Return what rewrites a streamed response. settings: with the request's own. hold: what it waits for.
 
         accepts: asked at the end whether the answer may leave; all of it is held until then.
         """
         chat, writer = self._chat, self._writer
-        hold = hold_for(chat, settings, must_call=must_call, checked=accepts is not None)
         limit = settings.max_response_bytes
         emitter: ChatEmitter | StepEmitter
         if writer is None:

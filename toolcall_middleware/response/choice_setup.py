@@ -53,6 +53,10 @@ class AnswerContext:
     """The backend was given the tools."""
     constrained: bool
     """The backend is held to calls."""
+    strict: frozenset[str]
+    """Tools whose calls must fit their schemas: see `Negotiation.strict`."""
+    held: frozenset[str]
+    """Those of them whose calls are checked before they are emitted."""
     full: Callable[[], bool]
     """Whether the model has written about as many tokens as the request allows."""
     extension: Extension | None
@@ -185,10 +189,6 @@ def _policy(chat: ChatRequest, settings: Settings, context: AnswerContext, find:
     offered = chat.callable_tools
     choice = chat.choice
     must_call = choice.must_call
-    strict: frozenset[str] = frozenset()
-    if settings.validate_arguments == "off":
-        strict = frozenset(tool.name for tool in offered.tools if tool.strict)
-    refuses = bool(strict) and settings.profile in {"strict", "gateway"}
     return AnswerPolicy(
         max_calls=settings.max_tool_calls if choice.parallel else 1,
         limited=choice.parallel and settings.max_tool_calls is not None,
@@ -209,10 +209,10 @@ def _policy(chat: ChatRequest, settings: Settings, context: AnswerContext, find:
         legacy=chat.legacy,
         keep_ids=context.native and not settings.rewrite_ids,
         write_ids=context.native,
-        check=_check(chat, settings, strict),
-        warn_only=not refuses and settings.validate_arguments in {"off", "warn"},
-        checked=strict,
-        held=strict if refuses else frozenset(),
+        check=_check(chat, settings, context.strict),
+        warn_only=settings.validate_arguments in {"off", "warn"},
+        strict=context.strict,
+        held=context.held,
         admits=None if settings.allowlist_mode == "off" else functools.partial(admits, settings.allowlist),
         admit_only_warns=settings.allowlist_mode == "warn",
         offered=offered.by_name if chat.tools.tools else None,

@@ -200,7 +200,7 @@ class Message:
         streams = policy.stream_arguments and name not in policy.custom and name not in policy.held
         if streams and not self._waits_behind(name):
             self._open(call, ops)
-            if name in policy.checked:
+            if name in policy.strict:
                 call.passed = Gathered()
         else:
             call.parts = Gathered()
@@ -292,8 +292,9 @@ class Message:
 
     def _judge(self, call: OpenCall, event: CallEnd, ops: list[Op]) -> None:
         """Whether a call that is over is one for the client."""
-        if call.passed is not None and event.complete:
-            self._faults(call.name, call.passed.take())
+        passed = call.passed if event.complete else None
+        if passed is not None and not self._fits(call.name, passed.take(), event.raw, begun=True):
+            return
         if call.parts is not None:
             written, malformed = call.parts.take(), self._policy.malformed
             what = "a JSON object" if self._policy.objects else "JSON"
@@ -345,7 +346,7 @@ class Message:
     def _forward(self, call: OpenCall, verbatim: str, written: str, event: CallEnd, ops: list[Op]) -> bool:
         """Let malformed arguments leave as the model wrote them, if they may. written: what was made of them."""
         policy = self._policy
-        checks = policy.check is not None and not policy.warn_only
+        checks = policy.check is not None and policy.refuses_misfits_of(call.name)
         # What the token limit cut is nobody's fault, and of what is no object a check cannot say anything.
         readable = event.complete and written.lstrip().startswith("{")
         if policy.objects or (not event.complete and self.limited) or (checks and not readable):
@@ -355,34 +356,33 @@ class Message:
         if most is not None and len(verbatim.encode("utf-8", "replace")) > most:
             self.refuse_size(call.name)
             return True
-        what, at = self._faults(call.name, written) if readable else ("", "")
-        if what and checks:
-            self._refuse("invalid_tool_arguments", f"{what}. It wrote: {verbatim[:_MAX_SHOWN]}", event.raw, at=at)
+        if readable and not self._fits(call.name, written, event.raw, written=verbatim):
             return True
         self._open(call, ops)
         ops.append(Arguments(self.calls - 1, verbatim))
         return True
 
-    def _faults(self, name: str, arguments: str) -> tuple[str, str]:
-        """What is wrong with a finished call's arguments, and where; noted, and empty where nothing is."""
+    def _fits(self, name: str, arguments: str, raw: str, *, written: str = "", begun: bool = False) -> bool:
+        """Whether a finished call may be emitted. What does not fit its schema is a warning, or the call is refused.
+
+        written: the arguments as the model wrote them, where these are others. begun: the call was emitted unchecked.
+        """
         faults = self._policy.check(name, arguments) if self._policy.check is not None else []
         if not faults:
-            return "", ""
+            return True
         what = f"The arguments of the model's call of {name!r} do not fit its schema: {'; '.join(faults)}"
-        path = faults[0].partition(": ")[0]
-        at = "arguments" if path == "(root)" else place_of(path)
+        at = place_of(faults[0].partition(": ")[0])
         self.outcomes.note(CallOutcome.INVALID, at)
-        if self._policy.warn_only and not self._policy.checked:
+        if not self._policy.refuses_misfits_of(name):
             self.warnings.append(what)
-        return what, at
+            return True
+        message = f"{what}. It wrote: {(written or arguments)[:_MAX_SHOWN]}"
+        self._refuse("invalid_tool_arguments", message, raw, at=at, begun=begun)
+        return False
 
     def _whole_call(self, call: OpenCall, arguments: str, raw: str, ops: list[Op]) -> None:
-        what, at = self._faults(call.name, arguments)
-        if what and not self._policy.warn_only:
-            self._refuse("invalid_tool_arguments", f"{what}. It wrote: {arguments[:_MAX_SHOWN]}", raw, at=at)
+        if not self._fits(call.name, arguments, raw):
             return
         self._open(call, ops)
-        if call.name in self._policy.custom:
-            ops.append(Arguments(self.calls - 1, free_text(arguments), custom=True))
-        else:
-            ops.append(Arguments(self.calls - 1, arguments))
+        free = call.name in self._policy.custom
+        ops.append(Arguments(self.calls - 1, free_text(arguments) if free else arguments, custom=free))

@@ -86,8 +86,8 @@ class OpenCall:
 
 
 def place_of(path: str) -> str:
-    """A place in a call's arguments, such as `arguments.days`."""
-    return f"arguments{'' if path[:1] == '[' else '.'}{path}"
+    """A place in a call's arguments, such as `arguments.days`. path: as in a fault of `ArgumentChecker`."""
+    return "arguments" if path == "(root)" else f"arguments{'' if path[:1] == '[' else '.'}{path}"
 
 
 def malformed_text(event: CallEnd, made: str) -> str:

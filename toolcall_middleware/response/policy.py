@@ -71,10 +71,10 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with a finished call, given its name and arguments."""
     warn_only: bool = False
     """What `check` finds is kept in the warnings; else the call is refused."""
-    checked: frozenset[str] = frozenset()
-    """Tools with `strict: true`, whose calls are checked though arguments are not validated."""
+    strict: frozenset[str] = frozenset()
+    """Tools whose calls are refused under every setting where they do not fit."""
     held: frozenset[str] = frozenset()
-    """Tools whose calls wait for that check before they leave."""
+    """Those of them whose calls are emitted after that check, and not while they are written."""
     admits: Callable[[str], bool] | None = None
     """Whether the operator's allowlist lets a tool be called; None where there is no list."""
     admit_only_warns: bool = False
@@ -96,6 +96,10 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The model was asked again, and this answer is the last."""
     tells_ends: bool = False
     """Emit a `CallClosed` for each emitted call. An `AnswerWriter` needs it; a chat stream has no such event."""
+
+    def refuses_misfits_of(self, name: str) -> bool:
+        """Whether a call of this tool is refused where `check` finds a fault."""
+        return not self.warn_only or name in self.strict
 
     @property
     def is_straight(self) -> bool:

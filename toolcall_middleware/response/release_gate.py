@@ -28,11 +28,13 @@ class Hold(enum.Enum):
 _FOR_CALLS = frozenset({Hold.CALL, Hold.CALLED})
 
 
-def hold_for(chat: ChatRequest, settings: Settings, *, must_call: bool = False, checked: bool = False) -> Hold:
+def hold_for(
+    chat: ChatRequest, settings: Settings, *, must_call: bool = False, checked: bool = False, refuses: bool = False
+) -> Hold:
     """What the client's stream waits for: whatever may still be tried again, or refused with a status of its own.
 
     must_call: the answer is only good with a call, whatever `tool_choice` says. checked: its text is checked at its end
-    and may be tried again.
+    and may be tried again. refuses: calls of strict tools are checked before they are emitted.
     """
     # Where no tools are offered no call can come that is refused.
     retries = checked or (settings.validate_arguments == "retry" and chat.offers_tools)
@@ -42,9 +44,7 @@ def hold_for(chat: ChatRequest, settings: Settings, *, must_call: bool = False, 
         return Hold.END
     policies = (settings.malformed_arguments, settings.unknown_tool, settings.allowlist_mode)
     strict = settings.validate_arguments == "error" or not {"error", "enforce"}.isdisjoint(policies)
-    strict = strict or settings.arguments_as_object  # what is no object is refused
-    if settings.profile in {"strict", "gateway"}:
-        strict = strict or any(tool.strict for tool in chat.tools.tools)
+    strict = strict or refuses or settings.arguments_as_object  # what is no object is refused
     return Hold.SPEECH if strict else Hold.NOTHING
 
 

@@ -102,8 +102,8 @@ _ROWS = (
            "What to ask of the backend's constrained decoding for `required`, a named tool or `strict: true`. "
            "A constrained list of calls is held behind the first until each is complete; one that is cut is dropped."),
     Option("retries", 1, integer(0, optional=False), "prompt", FEWER,
-           "New tries when `required` or a named tool got no call, or a text is not the JSON that `response_format` "
-           "asks for."),
+           "New tries when `required` or a named tool got no call, a call does not fit its tool's schema (`strict: "
+           "true`, `validate_arguments=retry`), or a text is not the JSON that `response_format` asks for."),
     Option("structured", "auto", choice("auto", "off", "prompt"), "prompt", FREE,
            "With tools in the prompt and a `response_format`: the final text is held to its end, taken out of a code "
            "fence, checked against the schema, and asked for again (`retries`) where it does not fit. `prompt`: so "
@@ -139,7 +139,8 @@ _ROWS = (
            "Whether `skip_special_tokens: false` is sent for formats whose markers are special tokens."),
     Option("validate_arguments", "off", choice("off", "warn", "error", "retry"),
            "parsing", (("off",), ("warn",), ("retry",), ("error",)),
-           "The finished call against the tool's schema, before the client sees it."),
+           "The finished call against the tool's schema, before the client sees it. Calls of tools with `strict: true` "
+           "are checked under `off` and `warn` too, and asked for again (`retries`)."),
     Option("usage", "auto", choice("auto", "backend", "count", "off"), "usage", OPERATOR,
            "`auto`: the backend's own numbers, counted where it gives none."),
     Option("tokenizer", "approximate", readers.TOKENIZER,

@@ -21,6 +21,7 @@ from ..response.choice import AnswerOutcome, ChoiceAnswer
 from ..response.choice_setup import AnswerContext, make_choice, no_more_than_asked
 from ..response.outcome import CallReport
 from ..response.policy import Extension
+from ..response.release_gate import Hold, hold_for
 from ..settings import Settings
 from ..usage.pending_count import meter_for
 from ..wire import openai
@@ -41,7 +42,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger("toolcall_middleware")
 _CALL_NOW = "Call a tool now."
 _EMPTY = "Your answer is empty. Answer in words, or call a tool."
-_RETRIED = frozenset({"invalid_tool_arguments", "malformed_tool_arguments", "unknown_tool_call"})
+_MISFIT = frozenset({"invalid_tool_arguments"})  # of a strict tool, where arguments are not validated
+_RETRIED: dict[str, frozenset[str]] = {
+    "off": _MISFIT,
+    "warn": _MISFIT,
+    "error": frozenset(),
+    "retry": _MISFIT | {"malformed_tool_arguments", "unknown_tool_call"},
+}
+"""The codes of refused calls after which the model is asked again, by the setting `validate_arguments`."""
 _MAX_SHOWN = 500
 
 
@@ -113,7 +121,7 @@ class ToolRequest:
         self._asked_whole = False
         self._was_empty = False  # an answer without a word was asked for again
         self._sent = b""  # the body of the attempt at hand
-        self._settings = settings
+        self.settings = settings
         self._extension = extension
         self._format = PromptFormat(chat, settings, memory)
         schema = self._answer_schema() if settings.structured != "off" else None
@@ -160,8 +168,8 @@ class ToolRequest:
         """Whether an answer without a word or a call is asked for once more."""
         chat = self.chat
         free = chat.offers_tools and not (chat.choice.must_call or self.is_trial)
-        ours = self._settings.upstream_api == "openai"  # else the answer may hold what no chat completion shows
-        return free and ours and self._settings.retries > 0 and not self._was_empty
+        ours = self.settings.upstream_api == "openai"  # else the answer may hold what no chat completion shows
+        return free and ours and self.settings.retries > 0 and not self._was_empty
 
     @property
     def ends_itself(self) -> bool:
@@ -169,15 +177,10 @@ class ToolRequest:
         choice = self.chat.choice
         return choice.must_call and not choice.parallel and (self.native or self._negotiation.is_constrained)
 
-    @property
-    def settings(self) -> Settings:
-        """Those of the attempt at hand: a call that must come and could not be held to its schema is checked when it is
-        written. Under `auto` only strict tools are held to theirs, and these are checked anyway.
-        """
-        is_loose = self._negotiation.is_loose and self.chat.choice.must_call
-        if is_loose and self._settings.validate_arguments in {"off", "warn"}:
-            return self._settings.layer({"validate_arguments": "retry"}, "a weaker constraint")
-        return self._settings
+    def hold(self, *, checked: bool) -> Hold:
+        """What a stream of the attempt at hand waits for. checked: see `hold_for`."""
+        held = bool(self._negotiation.held)
+        return hold_for(self.chat, self.settings, must_call=self.is_trial, checked=checked, refuses=held)
 
     @property
     def note(self) -> str:
@@ -202,6 +205,8 @@ class ToolRequest:
         context = AnswerContext(
             native=self.native,
             constrained=self._negotiation.is_constrained,
+            strict=self._negotiation.strict,
+            held=self._negotiation.held,
             full=self.usage.full,
             extension=self._extension,
             report=self.report,
@@ -237,7 +242,7 @@ class ToolRequest:
         self._negotiation.begin()
         if not self.native:
             return self._by_prompt()
-        settings = self._settings
+        settings = self.settings
         limit, foreign = settings.max_result_bytes, settings.upstream_api != "openai"
         own = settings.rewrite_ids
         self._messages = for_backend(self.chat.messages, limit, own_ids=own, knows_errors=foreign) or []
@@ -252,23 +257,23 @@ class ToolRequest:
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
         self._negotiation.by_prompt(self._format.chosen, watch=self._format.is_doubtful)
-        if self._settings.send == "completions":
+        if self.settings.send == "completions":
             from .completions.raw_prompt import raw_prompt  # with all that reads templates
 
-            self._raw = raw_prompt(self.chat, self._settings, self._format.chosen)
+            self._raw = raw_prompt(self.chat, self.settings, self._format.chosen)
         self._write_prompt()
         return self._body()
 
     def _write_prompt(self) -> None:
         self._bare = self._negotiation.is_bare
-        chat, fmt, settings = self.chat, self._format.chosen, self._settings
+        chat, fmt, settings = self.chat, self._format.chosen, self.settings
         added = self._added = prompt.injected(chat, fmt, settings, self._answer_schema(), bare=self._bare)
         self._messages = prompt.build_messages(chat, fmt, settings, added)
         if self._raw is not None:
             self._raw.begin(added.last)
 
     def _body(self) -> bytes:
-        chat, settings, extra = self.chat, self._settings, self._negotiation.extra
+        chat, settings, extra = self.chat, self.settings, self._negotiation.extra
         self.prompt = None
         if self.native:
             body = prompt.build_native_body(chat, settings, self._messages, extra)
@@ -287,13 +292,13 @@ class ToolRequest:
 
     def _injected(self) -> str:
         """What we add to the prompt, where that is reported."""
-        if self.native or self._settings.extension_field is None or self._raw is not None:
+        if self.native or self.settings.extension_field is None or self._raw is not None:
             return ""
         return self._added.text
 
     def _answer_schema(self) -> Mapping[str, Any] | None:
         """What the client wants of an answer in text, where one may come."""
-        chat, asked = self.chat, self.chat.offers_tools or self._settings.structured == "prompt"
+        chat, asked = self.chat, self.chat.offers_tools or self.settings.structured == "prompt"
         return answer_schema(chat) if asked and not chat.choice.must_call else None
 
     # -- another attempt -----------------------------------------------------------------------------------------
@@ -331,9 +336,7 @@ class ToolRequest:
 
     def retries(self, error: ToolCallError) -> bool:
         """Whether a call that is refused is tried again. Nothing has left then."""
-        if self.settings.validate_arguments != "retry" or error.code not in _RETRIED:
-            return False
-        if not self._negotiation.attempts_left:
+        if error.code not in _RETRIED[self.settings.validate_arguments] or not self._negotiation.attempts_left:
             return False
         self._negotiation.attempts_left -= 1
         self._ask_because(error.code, error.message)

@@ -94,7 +94,7 @@ class Negotiation:
         self.native = settings.mode == "native"
         self.is_trial = False
         self.attempts_left = 0
-        if chat.choice.must_call or settings.validate_arguments == "retry":
+        if self.strict or chat.choice.must_call or settings.validate_arguments == "retry":
             self.attempts_left = settings.retries
 
     def begin(self) -> None:
@@ -158,6 +158,24 @@ class Negotiation:
     def is_loose(self) -> bool:
         """Whether it is a weaker one than the tools' schemas ask for: calls are to be checked against them."""
         return self._ladder is not None and self._ladder.is_loose
+
+    @property
+    def strict(self) -> frozenset[str]:
+        """Tools whose calls must fit their schemas, whatever `validate_arguments` says: those with `strict: true`, and
+        all where a call must come and could not be held to its schema.
+        """
+        every = self.is_loose and self._chat.choice.must_call
+        return frozenset(tool.name for tool in self._chat.callable_tools.tools if every or tool.strict)
+
+    @property
+    def held(self) -> frozenset[str]:
+        """Those of them whose calls are checked before they are emitted, and not while they are written.
+
+        Only a constraint that an operator names is believed to hold them: under `constrain=auto` a backend may take a
+        field and ignore it, and no backend tells whether it heeds `strict` in native mode.
+        """
+        named = self._settings.constrain != "auto" and self.is_constrained
+        return frozenset() if named and not (self.native or self.is_loose) else self.strict
 
     @property
     def constraint(self) -> str | None:

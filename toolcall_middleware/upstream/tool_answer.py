@@ -143,9 +143,8 @@ class ToolAnswer:
     def _new_rewriter(self) -> StreamRewriter:
         request = self._request
         accepts = None if request.native or request.json is None else request.json.accepts
-        made = self._form.stream(
-            request.make_choice, request.usage, request.settings, must_call=request.is_trial, accepts=accepts
-        )
+        hold = request.hold(checked=accepts is not None)
+        made = self._form.stream(request.make_choice, request.usage, request.settings, hold, accepts)
         if request.may_ask_again:
             made.wait_for_words()
         if self.offers_tools:

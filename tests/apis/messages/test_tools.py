@@ -6,10 +6,12 @@ import json
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
 from tests.apis.fed import MessagesFace
+from toolcall_middleware.apis.messages.client.tools import read_tools
 from toolcall_middleware.apis.messages.client.typed_tools import typed_tool
 from toolcall_middleware.errors import ToolCallError
 
@@ -41,7 +43,7 @@ def names(**fields: Any) -> list[str]:
 def test_a_tool_is_a_function_and_its_schema_keeps_its_bytes() -> None:
     tool = (
         b'{"type":"custom","name":"a","description":"d","input_schema":{"type": "object", "n":1.0},"cache_control":{},'
-        b'"strict":true,"eager_input_streaming":true}'
+        b'"eager_input_streaming":true}'
     )
     raw = b'{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"}],"tools":[%b]}' % tool
     made = MessagesFace().request(raw, {}).body
@@ -49,6 +51,15 @@ def test_a_tool_is_a_function_and_its_schema_keeps_its_bytes() -> None:
         b'[{"type":"function","function":{"name":"a","description":"d","parameters":{"type": "object", "n":1.0}}}]'
         in made
     )
+
+
+@pytest.mark.parametrize(("native", "kept"), [(False, True), (True, None)])
+def test_a_strict_tool_stays_strict_unless_the_upstream_keeps_that_promise_itself(
+    native: bool, kept: bool | None
+) -> None:
+    fields = {"tools": msgspec.Raw(b'[{"name":"a","strict":true,"input_schema":{"type":"object"}}]')}
+    [tool] = read_tools(fields, native=native).offered
+    assert tool.function.get("strict") is kept
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,9 @@ _SEARCH = "tool_search_tool_"
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A tool that the client runs. path: where it stands. function: `name`, `description`, `parameters`."""
+    """A tool that the client runs. path: where it stands. function: `name`, `description`, `parameters`,
+    `strict`.
+    """
 
     name: str
     path: str
@@ -64,6 +66,8 @@ class Toolbox:
         if tool.name in self.declared:
             message = f"Tool names must be unique; {client_fields.shown(tool.name)} was declared before."
             raise refusal(f"{tool.path}.name", message, "invalid_tool_schema")
+        if self.native:
+            tool.function.pop("strict", None)  # Anthropic's API keeps that promise itself
         self.declared[tool.name] = tool
         self._offered[tool.name] = not tool.deferred
         if tool.deferred and tool.name != _PLACEHOLDER:
@@ -175,6 +179,8 @@ def read_tool(entry: Fields, path: str) -> Declared | None:
         message = "Input should be a valid object"
         raise refusal(f"{path}.input_schema", message, "invalid_tool_schema")
     made["parameters"] = entry["input_schema"]
+    if client_fields.boolean(entry, "strict", path):
+        made["strict"] = True
     return Declared(name, path, made, deferred)
 
 
