@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.values.literal_reader import Arguments
-from toolcall_middleware.parsing.values.notation import Notation
+from toolcall_middleware.parsing.values.literal_reader import LiteralReader, Notation
 
 MARK = '<|"|>'
 PYTHON = Notation(quotes=('"""', "'''", '"', "'"), keywords=True, ends=("</calls>",), listed=True)
@@ -23,18 +22,16 @@ NOISE = ['"', "'", MARK, "<|", ",", ":", "=", "{", "}", "[", "]", "(", ")", "\\"
          "rue", "None", "null", "key", "é", '"""', "**", "}]}", '", "', "': '", "<b>", "x" * 140, " " * 140]  # fmt: skip
 
 
-def reader(notation: Notation, closer: str) -> Arguments:
-    return Arguments(notation, "(" if closer == ")" else "{", {"properties": {"a": {"type": "array"}}}, bool)
+def reader(notation: Notation, closer: str) -> LiteralReader:
+    return LiteralReader(notation, "(" if closer == ")" else "{", {"properties": {"a": {"type": "array"}}}, bool)
 
 
 def whole(name: str, text: str) -> tuple[str, bool]:
     """The arguments of a text that is read at once."""
     notation, key, closer = NOTATIONS[name]
     made = reader(notation, closer)
-    out: list[str] = []
-    made.feed(key + text, 0, out, last=True)
-    made.close(out)
-    return "".join(out), made.repaired
+    said = made.feed(key + text, 0, last=True)[1]
+    return said + made.close(), made.repaired
 
 
 def in_pieces(name: str, text: str, sizes: Callable[[], int]) -> tuple[str, bool]:
@@ -42,17 +39,21 @@ def in_pieces(name: str, text: str, sizes: Callable[[], int]) -> tuple[str, bool
     notation, key, closer = NOTATIONS[name]
     made = reader(notation, closer)
     out: list[str] = []
+    tail = ""
     for piece in cut(key + text, sizes):
-        said = made.run(piece)
-        if said is None:
-            out.append(made.leave(piece)[0])
-            break
+        said, tail = read_on(made, tail, piece)
         out.append(said)
+        if made.done:
+            break
     if not made.done:
-        tail = made.tail
-        made.feed(tail, 0, out, last=True)
-        made.close(out)
+        out += made.feed(tail, 0, last=True)[1], made.close()
     return "".join(out), made.repaired
+
+
+def read_on(made: LiteralReader, tail: str, piece: str) -> tuple[str, str]:
+    """What is emitted for a piece of text behind a `tail` that was not read, and what is not read of both."""
+    said = None if tail else made.run(piece)
+    return made.leave(tail + piece) if said is None else (said, "")
 
 
 def cut(text: str, sizes: Callable[[], int]) -> Iterator[str]:
@@ -111,8 +112,9 @@ def test_values_with_noise_in_them_are_the_same_as_in_one_piece(name: str) -> No
 def test_what_waits_is_not_read_again_and_again(name: str, begin: str, unit: str) -> None:
     notation, key, closer = NOTATIONS[name]
     made = reader(notation, closer)
-    made.run(key + begin)
+    tail = read_on(made, "", key + begin)[1]
     for _ in range(400):
-        if made.run(unit * 4) is None:
+        tail = read_on(made, tail, unit * 4)[1]
+        if made.done:
             break
-        assert len(made.tail) < 1024
+        assert len(tail) < 1024

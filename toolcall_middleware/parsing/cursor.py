@@ -92,7 +92,7 @@ class TextOver(Exception):
 
 
 class CopiedArguments(Protocol):
-    """Reads a call's arguments and puts out their JSON: `CallArguments`, `LiteralArguments`."""
+    """Reads a call's arguments and puts out their JSON: `CallArguments`, `LiteralReader`."""
 
     @property
     def done(self) -> bool: ...

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
-from ..cursor import CursorReader
+from ..cursor import Cursor, Steps, TextOver
 from ..values.encoded_json import StringArguments, may_be_none, no_arguments
 from ..values.json_reader import JsonReader
-from ..values.literal_reader import Arguments
-from ..values.notation import Notation
+from ..values.literal_reader import LiteralReader, Notation
 from ..written_arguments import WrittenArguments
 
 
@@ -108,65 +104,19 @@ class CallArguments:
         return no_arguments("".join(self._whole)) if self.done else ""
 
 
-class LiteralArguments:
-    """Reads them behind the opening bracket, and puts out JSON behind its first brace. See `CopiedArguments`."""
-
-    __slots__ = ("streams",)
-    stuck = False
-
-    def __init__(
-        self,
-        notation: Notation,
-        bracket: str,
-        schema: Mapping[str, Any] | None,
-        offered: Callable[[str], bool],
-    ) -> None:
-        self.streams = Arguments(notation, bracket, schema, offered)
-
-    @property
-    def done(self) -> bool:
-        """Whether the closing bracket was read."""
-        return self.streams.done
-
-    @property
-    def cut(self) -> bool:
-        """Whether they ended in a value, or before one."""
-        return self.streams.cut
-
-    @property
-    def repaired(self) -> bool:
-        """Whether they were not as the notation has them."""
-        return self.streams.repaired
-
-    def feed(self, s: str, i: int, /, *, last: bool) -> tuple[int, str]:
-        """(index behind what was read, what leaves)."""
-        out: list[str] = []
-        i = self.streams.feed(s, i, out, last=last)
-        if self.streams.done and not self.cut:
-            out.append("}")
-        return i, "".join(out)
-
-    def close(self) -> str:
-        """End the arguments here: the missing brackets leave, unless they end in a value (`cut`)."""
-        out: list[str] = []
-        self.streams.close(out)
-        if not self.cut:
-            out.append("}")
-        return "".join(out)
-
-    def release(self) -> str:
-        """Nothing is held that could leave as it stands."""
-        return ""
-
-
-class LiteralCalls(CursorReader):
-    """A reader of calls with such arguments."""
-
-    __slots__ = ()
-
-    def finish(self, *, cut: bool) -> None:
-        """See `Body.finish`. What was repaired is said of a call that is cut off, too."""
-        cursor = self._cursor
-        arguments = cursor.arguments
-        if arguments is not None:
-            cursor.end("" if cut else arguments.close(), complete=not cut, repaired=arguments.repaired, closing=())
+def literal_call(cursor: Cursor, name: str, notation: Notation, opening: str) -> Steps[None]:
+    """Read a call from its opening bracket on. That something was repaired is also reported of a call that is cut."""
+    sink = cursor.sink
+    arguments = LiteralReader(notation, opening, sink.schema(name), sink.offered)
+    cursor.start(name)
+    sink.args("{")
+    yield
+    cursor.i += 1  # the bracket: it is part of the arguments
+    try:
+        yield from cursor.copy(arguments)
+    except TextOver:
+        said = "" if cursor.cut else arguments.close()
+        cursor.end(said, complete=not cursor.cut, repaired=arguments.repaired, closing=())
+    else:
+        cursor.end(closing=())
+    yield

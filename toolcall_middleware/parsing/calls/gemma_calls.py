@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from ..cursor import Cursor, NotACall, Steps
+from ..cursor import Cursor, CursorReader, NotACall, Steps
 from ..sink import Sink
-from ..values.notation import Notation
-from .call_arguments import LiteralArguments, LiteralCalls
+from ..values.literal_reader import Notation
+from .call_arguments import literal_call
 
 # Of `call:` the word may be missing, or a colon stands before it; under load the brackets are sometimes Python's.
 # A name may have namespaces (`google:mcp:create-pdf`).
@@ -47,7 +47,7 @@ class GemmaSyntax:
         object.__setattr__(self, "notation", notation)
 
 
-class GemmaCalls(LiteralCalls):
+class GemmaCalls(CursorReader):
     """Reads `call:…{…}`, repeated, and the closing marker. See `Body`."""
 
     __slots__ = ()
@@ -76,13 +76,7 @@ def _calls(cursor: Cursor, syntax: GemmaSyntax) -> Steps[None]:
             name = m["name"]
             if not sink.offered(name) and sink.offered(bare := name.rpartition(":")[2]):
                 name = bare
-            cursor.start(name)
-            sink.args("{")
-            yield
-            cursor.i += 1  # the bracket: it is part of the arguments
-            yield from cursor.copy(LiteralArguments(syntax.notation, m["bracket"], sink.schema(name), sink.offered))
-            cursor.end(closing=())
-            yield
+            yield from literal_call(cursor, name, syntax.notation, m["bracket"])
         elif not cursor.last and _HEAD_PART.match(cursor.s, k):
             yield from cursor.more()
         else:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..cursor import Cursor, NotACall, Steps
+from ..cursor import Cursor, CursorReader, NotACall, Steps
 from ..patterns import WHITE_SPACE
 from ..sink import Sink
-from ..values.notation import Notation
-from .call_arguments import LiteralArguments, LiteralCalls
+from ..values.literal_reader import Notation
+from .call_arguments import literal_call
 
 _NAME = re.compile(r"(?:\d{1,8}(?=[^\W\d]))?[^\W\d][\w.\-/:]{0,255}")
 _DIGITS = re.compile(r"\d{1,8}\Z")
@@ -40,7 +40,7 @@ class PythonicSyntax:
     """The calls may come a second time directly behind the closing marker, and the marker again: no answer, that."""
 
 
-class PythonicCalls(LiteralCalls):
+class PythonicCalls(CursorReader):
     """Reads such calls. See `Body`."""
 
     __slots__ = ()
@@ -51,7 +51,6 @@ class PythonicCalls(LiteralCalls):
 
 
 def _calls(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
-    sink = cursor.sink
     while True:
         listed = yield from _open(cursor, syntax)
         if listed is None:
@@ -71,13 +70,7 @@ def _calls(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
                 return
             if name == "]":  # behind a comma
                 break
-            cursor.start(name)
-            sink.args("{")
-            yield
-            cursor.i += 1  # the bracket: it is part of the arguments
-            yield from cursor.copy(LiteralArguments(notation, "(", sink.schema(name), sink.offered))
-            cursor.end(closing=())
-            yield
+            yield from literal_call(cursor, name, notation, "(")
             if wrapped:
                 yield from _behind_wrapped(cursor)
             another = yield from _another(cursor, syntax, listed=listed)

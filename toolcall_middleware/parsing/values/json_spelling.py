@@ -1,4 +1,4 @@
-"""How JSON spells what others spell differently: literals, numbers, and characters in strings."""
+"""Spellings of literals, numbers and characters in strings: those of JSON for those of others."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from typing import Any
 
 import msgspec
+
+from ..patterns import anywhere
 
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 BEGUN = re.compile(
@@ -24,6 +26,11 @@ LITERALS = WORDS | dict.fromkeys(("undefined", "NaN", "nan", "Infinity", "-Infin
 """Words that are no strings where JSON has no quotes."""
 CONTROL = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 ESCAPES = {ord(char): text for char, text in CONTROL.items()} | {ord('"'): '\\"', ord("\\"): "\\\\"}
+_HEX = anywhere(r"[0-9a-fA-F]*")
+_OCTAL = re.compile(r"[0-7]{1,3}")
+_SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"': '"', "'": "'", "a": "\a",
+           "v": "\v", "/": "/", "\n": ""}  # fmt: skip
+_LENGTHS = {"x": 2, "u": 4, "U": 8}
 for _code in range(0x20):
     ESCAPES.setdefault(_code, f"\\u{_code:04x}")
 
@@ -66,3 +73,25 @@ def repaired_number(word: str) -> str | None:
         return None
     whole = whole or "0"
     return ("-" if sign == "-" else "") + whole + (fraction if len(fraction) > 1 else "") + (exponent or "")
+
+
+def python_escape(s: str, i: int) -> tuple[int, str] | None:
+    """(index after the escape of a Python string at `i`, its meaning), or None when it is cut off."""
+    if i + 1 >= len(s):
+        return None
+    c = s[i + 1]
+    if c in _LENGTHS:
+        end = i + 2 + _LENGTHS[c]
+        digits = _HEX.match(s, i + 2, end).end()
+        if digits == end:
+            code = int(s[i + 2 : end], 16)
+            return end, chr(code) if code < 0x110000 else "\ufffd"
+        return None if digits == len(s) else (i + 1, "\\")
+    if c in _SIMPLE:
+        return i + 2, _SIMPLE[c]
+    octal = _OCTAL.match(s, i + 1)
+    if octal is None:
+        return i + 1, "\\"
+    if octal.end() == len(s) and octal.end() < i + 4:
+        return None
+    return octal.end(), chr(int(octal.group(), 8))

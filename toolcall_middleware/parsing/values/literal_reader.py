@@ -1,272 +1,700 @@
-"""The arguments of a call in a notation with quoted strings: `x=1, y='a')` or `x:<|"|>a<|"|>}`.
+"""Reads the arguments of a call in Python's or Gemma's notation, `x=1, y='a')` or `x:<|"|>a<|"|>}`: one generator.
 
-They leave as the members of one JSON object: strings as they arrive, words when they are complete. Where no string is
-declared, a string's text is typed like a word.
+They are emitted as the members of one JSON object: strings as they arrive, words when they are complete. Where no
+string is declared, the text of a string is typed like a word.
+
+Models often forget to escape a quote, so a quote ends a string only where the text after it can follow a value: the
+next key, or closing brackets with nothing odd after them. To decide, a reader looks ahead, at most `_MAX_LOOK`
+characters. What is not decided stays unread, and is given again with more text.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from ..patterns import WHITE_SPACE
-from .json_spelling import quoted
-from .literal_position import AFTER, COLON, IN_WORD, KEY, SET, STRING, VALUE, ArgumentsPosition
-from .literal_strings import Strings, Words
-from .notation import KEY_PART, NAMED, QUOTED_KEY, Lookahead, Notation
+from ...json_schema.types import ALL, declared_types
+from ..patterns import WHITE_SPACE, anywhere
+from .brackets import Brackets
+from .json_spelling import LITERALS, NUMBER, python_escape, quoted
+from .typing import json_of, literal
 
-_LOST = 256
-_LOST_KEY = re.compile(rf"[^,()\[\]{{}}\"'<]{{1,{_LOST}}}")
-_PREFIX = re.compile(r"([rRbBfFuU]{1,2})(?=['\"])")
-_OPEN = {"{": "{", "[": "[", "(": "[", SET: "["}
-_SHUT = {"{": "}", "[": "]", "(": "]", SET: "]", "*": ""}  # `**{…}`: its members are the call's
-_MATES = {"}": f"{{*{SET}", "]": "[", ")": "("}
+_T = TypeVar("_T")
+_Steps = Generator[None, None, _T]
+
+_KEY, _COLON, _VALUE, _STRING, _WORD, _AFTER = range(6)
+"""What is expected next, or is open."""
+
+_SET, _MEMBERS = "<*"
+"""Among the open brackets: that of a set in Python's notation (`{'a', 'b'}`); `**{…}`, whose members are the call's."""
+_LISTS = f"[({_SET}"
+_OPEN = {"{": "{", "[": "[", "(": "[", _SET: "["}
+_SHUT = {"{": "}", "[": "]", "(": "]", _SET: "]", _MEMBERS: ""}
+_CLOSERS = {"{": "}", "[": "]", "(": ")", _SET: "}", _MEMBERS: "}"}
+_MATES = {"}": f"{{{_MEMBERS}{_SET}", "]": "[", ")": "("}
+
+_MAX_LOOK = 512
+_MAX_KEY = 256
+_MAX_ITEM = 400
+_PREFIX = anywhere(r"(?:[rRbBfFuU]{1,2}(?=['\"]))?")
+_IN_WORD = anywhere(r"[^,()\[\]{}\"'<]*")
+_LOST_KEY = re.compile(rf"[^,()\[\]{{}}\"'<]{{1,{_MAX_KEY}}}")
+_PLAIN = {"'": anywhere(r"[^'\\]*"), '"': anywhere(r'[^"\\]*')}
+# A key and what is between it and its value. Python's keywords have no spaces in them; Gemma's keys may.
+_NAMED = re.compile(r"([^{}\[\](),:=<>\"'`\n]{1,256}?)[ \t]{0,64}(:|=(?!=))")
+_QUOTED_KEY = re.compile(r"(?:\"((?:[^\"\\\n]|\\.){0,256})\"|'((?:[^'\\\n]|\\.){0,256})')[ \t]{0,64}[:=]")
+_KEY_PART = re.compile(
+    r"(?:\"(?:[^\"\\\n]|\\.){0,256}\\?\"?|'(?:[^'\\\n]|\\.){0,256}\\?'?|[^{}\[\](),:=<>\"'`\n]{0,256})"
+    r"[ \t]{0,64}[:=]?\Z"
+)
+_NEXT_CALL = re.compile(r"([^\W\d][\w.\-]{0,255})[ \t]{0,64}\(")
+_NEXT_CALL_PART = re.compile(r"(?:[^\W\d][\w.\-]{0,255})?[ \t]{0,64}\Z")
+_VALUES = frozenset("0123456789-.[{(TFNtfn")  # the first characters of Python's other values
+# The first item of a set, or key of a dict, and the character after it. A quote within it is data.
+_IN_QUOTES = "|".join(
+    f"{quote}(?:[^{quote}\\\\\\n]|\\\\.|{quote}(?![ \\t\\r\\n]{{0,64}}[,:}}])){{0,256}}{quote}" for quote in "'\""
+)
+_ITEM = rf"[ \t\r\n]{{0,64}}(?:[rRbBfFuU]{{0,2}}(?:{_IN_QUOTES})|[^'\"(){{}}\[\],:]{{1,64}})[ \t\r\n]{{0,64}}"
+_FIRST_ITEM = re.compile(rf"{_ITEM}([,:}}])")
 
 
-class Arguments:
-    """Reads the arguments of one call, up to its closing bracket. `feed` until `done`; `close` to end them early.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notation:
+    """How arguments are written.
 
-    The braces of the JSON object are the caller's. `run` is for text that is given while the arguments go on: see
-    `ArgumentsReader`.
+    quotes: what is around strings, the longest first. verbatim: those in which a backslash is no escape.
+    inner: what such a quote means where it does not end the string, if not itself.
+    keywords: as in Python, an argument may have no name, a string may have a prefix, and a comma ends every word.
+    ends: the markers after all calls, which may be missing. listed: the calls are in a list; else one may follow
+    directly upon another. wrapped: another parenthesis may close around it.
     """
 
-    __slots__ = ("_ahead", "_at", "_left", "_strings", "_words", "cut", "done", "tail")
+    quotes: tuple[str, ...]
+    verbatim: frozenset[str] = frozenset()
+    inner: str = ""
+    keywords: bool = False
+    ends: tuple[str, ...] = ()
+    listed: bool = False
+    wrapped: bool = False
+
+
+class _At:
+    """What a reader is at: the text at hand, and what is open."""
+
+    __slots__ = (
+        "closer", "cut", "declared", "done", "empty", "held", "i", "in_text", "inner", "is_key", "last", "notation",
+        "offered", "out", "parts", "positional", "quote", "raw", "repaired", "s", "schema", "stack", "state", "types",
+    )  # fmt: skip
+
+    def __init__(
+        self, notation: Notation, opening: str, schema: Mapping[str, Any] | None, offered: Callable[[str], bool]
+    ) -> None:
+        self.notation = notation
+        self.closer = _CLOSERS[opening]  # the bracket that ends the call
+        self.schema = schema
+        properties = schema.get("properties") if schema else None
+        self.declared: list[str] = list(properties) if isinstance(properties, Mapping) else []
+        self.offered = offered
+        self.s, self.i = "", 0  # the text at hand, and what of it is read
+        self.last = False  # no more text follows
+        self.out: list[str] = []
+        self.state = _KEY
+        self.stack = Brackets()  # without the call's own brackets
+        self.empty = True  # nothing is in the innermost container yet
+        self.positional = 0  # how many parameters of the call were read: the next one without a name is this one
+        self.types = ALL  # of the next value
+        self.quote, self.is_key = "", False  # of the string at hand
+        self.raw = False  # a backslash in it is no escape
+        self.held: list[str] | None = None  # its text, if it is a key or may be another value
+        self.inner = False  # a quote was in it, so it may well hold code
+        self.parts: list[str] = []  # the word at hand
+        self.in_text = False  # the word can only be a string
+        self.done = self.cut = self.repaired = False  # see LiteralReader
+
+    @property
+    def in_list(self) -> bool:
+        """Whether values have no keys here."""
+        return bool(self.stack) and self.stack[-1] in _LISTS
+
+    def asked(self, ask: Callable[[_At, int], _T | None], offset: int = 0) -> _Steps[_T]:
+        """What `ask` says of the text at `offset`, when it has seen enough of it. It says None where it has not."""
+        while (said := ask(self, self.i + offset)) is None:
+            yield
+        return said
+
+    def take(self, end: int) -> None:
+        """The text up to `end` is part of the word."""
+        self.parts.append(self.s[self.i : end])
+        self.i = end
+
+    def say(self, text: str) -> None:
+        """`text` is part of the string."""
+        # A surrogate, as Python's escapes can write it, stays an escape: alone it has no bytes.
+        made = f"\\u{ord(text):04x}" if len(text) == 1 and "\ud800" <= text <= "\udfff" else quoted(text)
+        if self.held is not None:
+            self.held.append(made)
+        if self.held is None or self.is_key:
+            self.out.append(made)
+
+    def plain(self, s: str, i: int) -> int:
+        """The end of the text from `i` on that is plain text of the string."""
+        quote = self.quote[0]
+        if not self.raw:
+            return _PLAIN[quote].match(s, i).end()
+        end = s.find(quote, i)
+        return end if end >= 0 else len(s)
+
+    def named(self, key: str) -> None:
+        """A key is complete."""
+        self.state = _COLON
+        self.types = ALL
+        if not self.stack or self.stack == [_MEMBERS]:
+            self.types = declared_types(self.schema, key)
+            self.positional += 1
+
+    def put_key(self, key: str) -> None:
+        """Emit a key that has no quotes."""
+        self.out.append(f'{"" if self.empty else ", "}"{quoted(key)}"')
+        self.empty = False
+        self.named(key)
+
+    def close(self, *, marked: bool) -> None:
+        """End the arguments here: missing brackets are added, unless they end in a value (`cut`).
+
+        marked: a marker or bracket that ends the call is here.
+        """
+        state, in_word = self.state, self.state == _WORD
+        self.done = self.repaired = True
+        # Before a marker, a comma is one too many; where the text ends, something was to come.
+        due = state == _COLON or (state == _VALUE and not self.in_list) or (state in (_KEY, _VALUE) and not marked)
+        self.cut = due or state == _STRING or (in_word and "".join(self.parts).strip() not in LITERALS)
+        if self.cut:
+            return
+        if in_word:
+            _end_word(self)
+        while self.stack:
+            self.out.append(_SHUT[self.stack.pop()])
+        self.out.append("}")
+
+
+class LiteralReader:
+    """Reads the arguments of one call behind their opening bracket, and emits JSON behind the object's first brace.
+
+    See `CopiedArguments` and, for text that is given while the arguments go on, `ArgumentsReader`.
+    """
+
+    __slots__ = ("_at", "_steps")
+    stuck = False
+    tail = ""
 
     def __init__(
         self, notation: Notation, opening: str, schema: Mapping[str, Any] | None, offered: Callable[[str], bool]
     ) -> None:
         """opening: the bracket that opened the call. offered: whether a name is that of a tool of the request."""
-        at = self._at = ArgumentsPosition(schema)
-        ahead = self._ahead = Lookahead(at, notation, opening, offered)
-        self._words = Words(at, ahead)
-        self._strings = Strings(at, ahead)
-        self.tail = ""
-        """Text that was given and is not decided on."""
-        self._left: tuple[str, str] | None = None  # see `leave`
-        self.done = False
-        self.cut = False
-        """They ended in a value, or before one: what was put out is a beginning, and is never made to look complete."""
+        self._at = _At(notation, opening, schema, offered)
+        self._steps = _read(self._at)
+
+    @property
+    def done(self) -> bool:
+        """Whether the closing bracket was read."""
+        return self._at.done
+
+    @property
+    def cut(self) -> bool:
+        """Whether they ended in a value, or before one. What was emitted is a beginning, and is never completed."""
+        return self._at.cut
 
     @property
     def repaired(self) -> bool:
-        """Something was not as the notation has it."""
+        """Whether something was not as the notation has it."""
         return self._at.repaired
 
-    # -- pieces of text while the arguments go on --------------------------------------------------------------------
-
-    def leave(self, text: str) -> tuple[str, str]:
-        """What left last, and the text behind the arguments."""
-        return self._left or ("", text)
+    @property
+    def streams(self) -> LiteralReader:
+        """What reads on without the reader of the calls."""
+        return self
 
     def run(self, text: str) -> str | None:
-        """What is emitted for `text`; None where the arguments end in it."""
-        if self._left is not None:
-            return None
-        state = self._at.state
-        if self.tail:
-            text = self.tail + text
-        elif state == IN_WORD and self._words.takes(text):
-            return ""
-        out: list[str] = []
-        if not self.tail and state == STRING and self._strings.next_special(text, 0) == len(text):
-            self._strings.say(text, out)
-            return out[0] if out else ""
-        i = self.feed(text, 0, out)
-        said = out[0] if len(out) == 1 else "".join(out)
-        if self.done:
-            self._left = said, text[i:]
-            return None
-        self.tail = text[i:]
-        return said
-
-    # -- all of them --------------------------------------------------------------------------------------------------
-
-    def feed(self, s: str, i: int, out: list[str], *, last: bool = False) -> int:
-        """Read from `s[i]`; append what leaves to `out`. Below `len(s)` when done or when more text must be seen."""
+        """What is emitted for `text`, in the middle of a string."""
         at = self._at
-        n = len(s)
-        while i < n and not self.done:
-            state = at.state
-            if state == STRING:
-                j = self._strings.read(s, i, out, last=last)
-            elif state == IN_WORD:
-                j = self._words.read(s, i, out, last=last)
-            else:
-                if s[i] in " \t\r\n":
-                    i = WHITE_SPACE.match(s, i).end()
-                    if i == n:
-                        break
-                j = self._outside(s, i, out, last=last)
-            if j < 0 or (j == i and at.state == state):
-                break
-            i = j
-        return i
+        if at.state != _STRING or at.plain(text, 0) != len(text):
+            return None
+        at.say(text)
+        return self._said()
 
-    def close(self, out: list[str], *, marked: bool = False) -> None:
-        """End the arguments here: missing brackets are added, unless they end in a value (`cut`).
+    def leave(self, text: str) -> tuple[str, str]:
+        """What is emitted for `text`, and what is left of it."""
+        i, said = self.feed(text, 0, last=False)
+        return said, text[i:]
 
-        marked: a marker or bracket stands here that ends the call.
+    def feed(self, s: str, i: int, /, *, last: bool) -> tuple[int, str]:
+        """Read from `s[i]`: (index after what was read, what is emitted).
+
+        The index is below `len(s)` when they are done, or when more text must be seen.
         """
-        if self.done:
-            return
         at = self._at
-        self.done = at.repaired = True
-        state = at.state
-        # Before a marker, a comma is one too many; where the text ends, something was to come.
-        due = state == COLON or (state == VALUE and not at.in_list) or (state in (KEY, VALUE) and not marked)
-        self.cut = due or state == STRING or (state == IN_WORD and not self._words.are_literal)
-        if self.cut:
-            return
-        if state == IN_WORD:
-            self._words.end(out)
-        while at.stack:
-            out.append(_SHUT[at.stack.pop()])
+        at.s, at.i, at.last = s, i, last
+        next(self._steps, None)
+        return at.i, self._said()
 
-    # -- outside of strings and words: each returns the index to go on from, or -1 to wait for more -------------------
+    def close(self) -> str:
+        """End the arguments here: missing brackets are emitted, unless they end in a value (`cut`)."""
+        if not self._at.done:
+            self._at.close(marked=False)
+        return self._said()
 
-    def _outside(self, s: str, k: int, out: list[str], *, last: bool) -> int:
-        at, ahead = self._at, self._ahead
-        c = s[k]
-        at_end = ahead.is_end(s, k, last=last)
-        if at_end is None:
-            return -1
-        if at_end:
-            self.close(out, marked=True)
-            return k
-        if at.state == COLON:
-            out.append(": ")
-            at.state = VALUE
+    def release(self) -> str:
+        """Nothing is held that could be emitted as it is."""
+        return ""
+
+    def _said(self) -> str:
+        out = self._at.out
+        self._at.out = []
+        return out[0] if len(out) == 1 else "".join(out)
+
+
+# -- structure -----------------------------------------------------------------------------------------------------
+
+
+def _read(at: _At) -> _Steps[None]:
+    """All arguments."""
+    while not at.done:
+        at.i = WHITE_SPACE.match(at.s, at.i).end()
+        if at.i == len(at.s):
+            yield
+            continue
+        c = at.s[at.i]
+        ended = _is_end(at, at.i)
+        if ended is None:
+            yield
+        elif ended:
+            at.close(marked=True)
+        elif at.state == _COLON:
+            at.out.append(": ")
+            at.state = _VALUE
             at.repaired = at.repaired or c not in ":="
-            return k + (c in ":=")
-        if c in "}])" and (c != ")" or ahead.closer == ")" or "(" in at.stack):
-            return self._shut(k, c, out)
-        if at.state == AFTER:
+            at.i += c in ":="
+        elif at.state == _VALUE and not at.in_list and (c == "," or _closes(at, c)):
+            at.out.append("null")
+            at.repaired = True
+            at.state = _AFTER
+        elif _closes(at, c):
+            _shut(at, c)
+        elif at.state == _AFTER:
             at.repaired = at.repaired or c != ","
-            if c in ",;)<":
-                at.state = AFTER if c in ")<" else VALUE if at.in_list else KEY
-                return k + 1
-            at.state = VALUE if at.in_list else KEY  # a comma is missing
-            return k
-        if at.state == KEY:
-            return self._key(s, k, c, out, last=last)
-        return self._value(s, k, c, out, last=last)
+            at.i += c in ",;)<"  # else a comma is missing
+            at.state = _AFTER if c in ")<" else _VALUE if at.in_list else _KEY
+        elif at.state == _KEY:
+            yield from _key(at, c)
+        else:
+            yield from _value(at, c)
 
-    def _shut(self, k: int, c: str, out: list[str]) -> int:
-        """A closing bracket. One that nothing has opened is left out."""
-        at, ahead = self._at, self._ahead
-        if at.state == VALUE and not at.in_list:
-            out.append("null")
-            at.repaired = True
-        at.state = AFTER
-        mates = _MATES[c]
-        if not any(mate in at.stack for mate in mates):
-            if c == "]" and ahead.notation.listed:
-                self.close(out, marked=True)  # the call's own bracket is missing
-                return k
-            if c != ahead.closer:
-                at.repaired = True
-                return k + 1
-        while at.stack:
-            opened = at.stack.pop()
-            out.append(_SHUT[opened])
-            at.empty = at.empty and opened == "*"
-            if opened in mates:
-                return k + 1
-            at.repaired = True
-        self.done = True
-        return k + 1
 
-    def _key(self, s: str, k: int, c: str, out: list[str], *, last: bool) -> int:
-        at, ahead = self._at, self._ahead
-        holds_all = c == "{" and at.empty and not at.stack and ahead.closer == ")" and not ahead.notation.keywords
-        if holds_all:
-            at.stack.append("*")  # an object in the call's parentheses
-        if holds_all or c in ",;:=":
-            at.repaired = at.repaired or c != ","
-            return k + 1
-        quote = ahead.opens(s, k, last=last)
-        waits = not last and KEY_PART.match(s, k) is not None
-        if quote is None:
-            return -1
-        named = ahead.notation.keywords and not at.stack
-        if named and c == "*":
-            if len(s) - k < 3 and not last:
-                return -1
-            if s.startswith("**{", k):
-                at.stack.append("*")
-                return k + 3
+def _closes(at: _At, c: str) -> bool:
+    """Whether `c` is a closing bracket of the notation. Where braces are around the call, `)` may be text."""
+    return c in "}])" and (c != ")" or at.closer == ")" or "(" in at.stack)
+
+
+def _shut(at: _At, c: str) -> None:
+    """A closing bracket. One that nothing has opened is dropped."""
+    at.state = _AFTER
+    mates = _MATES[c]
+    if not any(mate in at.stack for mate in mates):
+        if c == "]" and at.notation.listed:
+            at.close(marked=True)  # the call's own bracket is missing
+            return
+        if c != at.closer:
             at.repaired = True
-            return k + 1
-        if quote and (not named or QUOTED_KEY.match(s, k) is not None):
-            out.append('"' if at.empty else ', "')
-            self._strings.begin(quote, is_key=True)
-            return k + len(quote)
-        m = None if quote else NAMED.match(s, k)
-        if m is not None and (m.group(2) == ":" or m.end() < len(s) or last):
-            self._put_key(m.group(1), out)
-            return m.start(2)
-        if waits:
-            return -1
+            at.i += 1
+            return
+    at.i += 1
+    while at.stack:
+        opened = at.stack.pop()
+        at.out.append(_SHUT[opened])
+        at.empty = at.empty and opened == _MEMBERS
+        if opened in mates:
+            return
         at.repaired = True
-        if named:
-            # A value without a name is the parameter at its position.
-            number = at.positional
-            self._put_key(at.declared[number] if number < len(at.declared) else f"arg{number}", out)
-            out.append(": ")
-            at.state = VALUE
-            return k
-        word = _LOST_KEY.match(s, k)
-        if word is None:
-            return k + 1
-        if word.end() == len(s) and not last and word.end() - k < _LOST:
-            return -1
-        self._put_key(word.group().strip(), out)
-        return word.end()
+    at.out.append("}")
+    at.done = True
 
-    def _put_key(self, key: str, out: list[str]) -> None:
-        at = self._at
-        out.append(f'{"" if at.empty else ", "}"{quoted(key)}"')
-        at.empty = False
-        at.named(key)
 
-    def _value(self, s: str, k: int, c: str, out: list[str], *, last: bool) -> int:
-        at, ahead = self._at, self._ahead
-        if c == ",":
+def _key(at: _At, c: str) -> _Steps[None]:
+    keywords = at.notation.keywords
+    holds_all = c == "{" and at.empty and not at.stack and at.closer == ")" and not keywords
+    if holds_all:
+        at.stack.append(_MEMBERS)  # an object in the call's parentheses
+    if holds_all or c in ",;:=":
+        at.repaired = at.repaired or c != ","
+        at.i += 1
+        return
+    quote = yield from at.asked(_opens)
+    named = keywords and not at.stack
+    if named and c == "*":
+        while len(at.s) - at.i < 3 and not at.last:
+            yield
+        if at.s.startswith("**{", at.i):
+            at.stack.append(_MEMBERS)
+            at.i += 3
+        else:
             at.repaired = True
-            if at.in_list:
-                return k + 1
-            out.append("null")
-            at.state = AFTER
-            return k
-        begin = k
-        if ahead.notation.keywords and c in "rRbBfFuU":
-            if len(s) - k < 3 and not last:
-                return -1
-            prefix = _PREFIX.match(s, k)
-            begin = k if prefix is None else prefix.end()
-        quote = ahead.opens(s, begin, last=last)
-        if quote is None:
-            return -1
-        bracket = c
-        if c == "{" and ahead.notation.keywords:
-            listed = ahead.is_set(s, k + 1, last=last)
-            if listed is None:
-                return -1
-            bracket = SET if listed else c
-        if at.in_list and not at.empty:
-            out.append(", ")
-        at.empty = False
-        if quote:
-            strings = self._strings
-            strings.begin(quote, is_key=False)
-            strings.raw = strings.raw or "r" in s[k:begin].lower()
-            if strings.buffer is None:
-                out.append('"')
-            return begin + len(quote)
-        if c in "{[(":
-            out.append(_OPEN[bracket])
-            at.opened(bracket)
-            return k + 1
-        self._words.begin()
-        return k
+            at.i += 1
+        return
+    while True:
+        s, i = at.s, at.i
+        if quote and (not named or _QUOTED_KEY.match(s, i) is not None):
+            at.out.append('"' if at.empty else ', "')
+            at.i += len(quote)
+            yield from _string(at, quote, is_key=True)
+            return
+        m = None if quote else _NAMED.match(s, i)
+        if m is not None and (m.group(2) == ":" or m.end() < len(s) or at.last):
+            at.put_key(m.group(1))
+            at.i = m.start(2)
+            return
+        if at.last or _KEY_PART.match(s, i) is None:
+            break
+        yield
+    at.repaired = True
+    if named:  # a value without a name is the parameter at its position
+        number = at.positional
+        at.put_key(at.declared[number] if number < len(at.declared) else f"arg{number}")
+        at.out.append(": ")
+        at.state = _VALUE
+    else:
+        yield from _lost_key(at)
+
+
+def _lost_key(at: _At) -> _Steps[None]:
+    """A key without a colon. One character that cannot belong to a key is dropped."""
+    while (word := _LOST_KEY.match(at.s, at.i)) is not None:
+        if word.end() < len(at.s) or at.last or word.end() - at.i >= _MAX_KEY:
+            at.put_key(word.group().strip())
+            at.i = word.end()
+            return
+        yield
+    at.i += 1
+
+
+def _value(at: _At, c: str) -> _Steps[None]:
+    if c == ",":  # a doubled one in a list
+        at.repaired = True
+        at.i += 1
+        return
+    prefix = ""
+    keywords = at.notation.keywords
+    if keywords and c in "rRbBfFuU":
+        while len(at.s) - at.i < 3 and not at.last:
+            yield
+        prefix = _PREFIX.match(at.s, at.i).group()
+    quote = yield from at.asked(_opens, len(prefix))
+    is_set = c == "{" and keywords and (yield from at.asked(_is_set, 1))
+    if at.in_list and not at.empty:
+        at.out.append(", ")
+    at.empty = False
+    if quote:
+        at.i += len(prefix) + len(quote)
+        yield from _string(at, quote, is_key=False, raw="r" in prefix.lower())
+    elif c in "{[(":
+        bracket = _SET if is_set else c
+        at.out.append(_OPEN[bracket])
+        at.stack.append(bracket)
+        at.empty = True
+        at.types = ALL
+        at.state = _KEY if bracket == "{" else _VALUE
+        at.i += 1
+    else:
+        yield from _word(at)
+
+
+# -- strings -------------------------------------------------------------------------------------------------------
+
+
+def _string(at: _At, quote: str, *, is_key: bool, raw: bool = False) -> _Steps[None]:
+    """A string behind its opening `quote`. Where no string is declared, its text decides on its type."""
+    at.empty = at.inner = at.in_text = False
+    at.state = _STRING
+    at.quote, at.is_key, at.raw = quote, is_key, raw or quote in at.notation.verbatim
+    at.held = [] if is_key or "string" not in at.types else None
+    if at.held is None:
+        at.out.append('"')
+    while True:
+        s, i = at.s, at.i
+        if i == len(s):
+            yield
+        elif (end := at.plain(s, i)) > i:
+            at.say(s[i:end])
+            at.i = end
+        elif s[i] == "\\" and not at.raw:
+            yield from _escape(at)
+        elif s.startswith(quote, i):
+            if (yield from _is_end_of_string(at)):
+                break
+        elif not at.last and len(s) - i < len(quote) and quote.startswith(s[i:]):
+            yield
+        else:
+            at.say(s[i])
+            at.i += 1
+    at.state = _AFTER
+    if at.held is None:
+        at.out.append('"')
+        return
+    held = f'"{"".join(at.held)}"'
+    if is_key:
+        at.out.append('"')
+        at.named(json.loads(held))
+    else:
+        made = json_of(json.loads(held), at.types)
+        at.out.append(held if made.startswith('"') else made)
+
+
+def _is_end_of_string(at: _At) -> _Steps[bool]:
+    """Read the quote here; whether it ends the string."""
+    notation, quote, size = at.notation, at.quote, len(at.quote)
+    ends, stray = True, ""
+    if not at.is_key and quote not in ('"""', "'''"):
+        if notation.verbatim and not at.raw:
+            # A model that began with JSON's quote may end the string with that and its own.
+            found = yield from at.asked(_opens, size)
+            stray = found if found in notation.verbatim else ""
+        ends = yield from at.asked(_follows, size + len(stray))
+    at.i += size + (len(stray) if ends else 0)
+    at.repaired = at.repaired or not ends or bool(stray)
+    if not ends:
+        at.inner = True
+        at.say(notation.inner or quote)
+    return ends
+
+
+def _escape(at: _At) -> _Steps[None]:
+    while (found := python_escape(at.s, at.i)) is None and not at.last:
+        yield
+    at.i, text = found or (len(at.s), "")
+    at.say(text)
+
+
+# -- words ---------------------------------------------------------------------------------------------------------
+
+
+def _word(at: _At) -> _Steps[None]:
+    """A number, a literal, an unquoted text or an expression, which is held up to its comma or bracket."""
+    notation, deep = at.notation, 0  # open brackets
+    at.state, at.parts, at.in_text = _WORD, [], False
+    while True:
+        at.take(_IN_WORD.match(at.s, at.i).end())
+        if at.i == len(at.s):
+            yield
+            continue
+        c = at.s[at.i]
+        if not deep:
+            if (yield from at.asked(_is_end_of_word)):
+                _end_word(at)
+                return
+            quote = yield from at.asked(_opens)
+            if quote in notation.verbatim:  # the quote that opens this string is missing
+                closes = yield from at.asked(_follows, len(quote))
+                at.repaired = True
+                at.i += len(quote)
+                if closes:
+                    _end_word(at, as_string=True)
+                    return
+                at.parts.append(notation.inner or quote)
+                continue
+        at.take(at.i + 1)
+        if c in "([{":
+            deep += 1
+        elif c in ")]}":
+            deep -= deep > 0
+        elif c in "\"'" and deep and notation.keywords:
+            while (end := at.s.find(c, at.i)) < 0:
+                at.take(len(at.s))
+                yield
+            at.take(end + 1)
+
+
+def _is_end_of_word(at: _At, k: int) -> bool | None:
+    c = at.s[k]
+    if c == ",":
+        if at.notation.keywords or at.in_list:
+            return True
+        if not at.in_text and "string" in at.types:
+            word = "".join(at.parts).strip()
+            at.in_text = word not in LITERALS and NUMBER.fullmatch(word) is None
+        return _key_follows(at, k + 1)
+    return _closes(at, c) or (c == "<" and _is_end(at, k))
+
+
+def _end_word(at: _At, *, as_string: bool = False) -> None:
+    """The word is complete: emit what it means."""
+    word = "".join(at.parts).strip()
+    at.parts = []
+    at.state = _AFTER
+    if as_string:
+        at.out.append(f'"{quoted(word)}"' if "string" in at.types else json_of(word, at.types))
+        return
+    made = literal(word, at.types)
+    at.repaired = at.repaired or made.startswith('"')
+    at.out.append(made)
+
+
+# -- looking ahead: None where more text must be seen first --------------------------------------------------------
+
+
+def _starts(at: _At, k: int, markers: tuple[str, ...]) -> str | None:
+    """The first of `markers` that is at `k`; "" where none is."""
+    s = at.s
+    for marker in markers:
+        if s.startswith(marker, k):
+            return marker
+        if not at.last and len(s) - k < len(marker) and marker.startswith(s[k:]):
+            return None
+    return ""
+
+
+def _opens(at: _At, k: int) -> str | None:
+    """The quote that opens a string at `k`; "" where none does."""
+    return _starts(at, k, at.notation.quotes)
+
+
+def _is_end(at: _At, k: int) -> bool | None:
+    """Whether the marker after all calls is at `k`."""
+    found = _starts(at, k, at.notation.ends)
+    return None if found is None else bool(found)
+
+
+def _follows(at: _At, k: int) -> bool | None:
+    """Whether the text at `k` can follow the end of a string."""
+    s, stack = at.s, at.stack
+    depth, begin = len(stack), k
+    while True:
+        k = _skip(s, k)
+        if k - begin > _MAX_LOOK:
+            return True
+        if k == len(s):
+            return True if at.last else None
+        at_end = _is_end(at, k)
+        if at_end is not False:
+            return at_end
+        c = s[k]
+        if c == ",":
+            return True if depth and stack[depth - 1] in _LISTS else _key_follows(at, k + 1)
+        if c != (_CLOSERS[stack[depth - 1]] if depth else at.closer):
+            if c == "]" and at.notation.listed:
+                return _list_ends(at, k + 1)  # the call's own bracket is missing
+            return False if depth else _known_key_follows(at, k)
+        k += 1
+        depth -= 1
+        if depth < 0:
+            return _call_ends(at, k)
+
+
+def _known_key_follows(at: _At, k: int) -> bool | None:
+    """Whether a declared key is at `k`: before it, a comma may be missing."""
+    m = _NAMED.match(at.s, k)
+    if m is None and not at.last:
+        rest = len(at.s) - k  # the rest of a whole answer is not worth a copy
+        if any(rest <= len(key) + 1 and f"{key}:".startswith(at.s[k:]) for key in at.declared):
+            return None
+    return m is not None and m.group(1) in at.declared
+
+
+def _is_set(at: _At, k: int) -> bool | None:
+    """Whether the brace before `k` opens a set: no colon is after its first item."""
+    s = at.s
+    m = _FIRST_ITEM.match(s, k)
+    if m is not None:
+        return m.group(1) != ":" and bool(s[k : m.start(1)].strip())
+    if at.last or len(s) - k >= _MAX_ITEM:
+        return False
+    first = s[WHITE_SPACE.match(s, k).end() :][:1]
+    return None if not first or first not in "{[(}," else False
+
+
+def _skip(s: str, k: int) -> int:
+    """The index after the white space at `k`, within `_MAX_LOOK`."""
+    return WHITE_SPACE.match(s, k, k + _MAX_LOOK).end()
+
+
+def _key_follows(at: _At, k: int) -> bool | None:
+    """Whether a key is at `k`, after a comma, and not more of a string or of a text without quotes."""
+    s, notation = at.s, at.notation
+    k = _skip(s, k)
+    if k == len(s):
+        return True if at.last else None
+    if s[k] in "}])," or s.startswith("**", k):
+        return True
+    quote = _opens(at, k)
+    if quote is None:
+        return None
+    if quote and not at.inner and (at.stack or notation.keywords):
+        return True
+    if quote in notation.verbatim:
+        end = s.find(quote, k + len(quote), k + _MAX_LOOK)
+        if end < 0:
+            return None if not at.last and len(s) < k + _MAX_LOOK else False
+        j = _skip(s, end + len(quote))
+        if j == len(s):
+            return False if at.last else None
+        return s[j] in ":=" and _may_be_key(at, s[k + len(quote) : end])
+    m = _QUOTED_KEY.match(s, k) if quote else _NAMED.match(s, k)
+    if m is None:
+        if not at.last and _KEY_PART.match(s, k):
+            return None
+        # A value without a name.
+        return notation.keywords and not at.stack and not at.inner and s[k] in _VALUES
+    if m.end() == len(s) and s[-1] == "=" and not at.last:
+        return None  # `==` may follow
+    return _may_be_key(at, m.group(1) if m.group(1) is not None else m.group(2))
+
+
+def _may_be_key(at: _At, key: str) -> bool:
+    """Text without quotes, and code in a string that has some, holds commas and keys too: there only a key that is
+    declared counts.
+    """
+    return not (at.inner or at.in_text) or not at.declared or bool(at.stack) or key in at.declared
+
+
+def _list_ends(at: _At, k: int) -> bool | None:
+    """Whether the text at `k` may follow the list of calls."""
+    k = _skip(at.s, k)
+    if k == len(at.s):
+        return True if at.last else None
+    return _is_end(at, k) if at.notation.ends else at.s[k] not in "'\")]},.;:"
+
+
+def _call_ends(at: _At, k: int) -> bool | None:
+    """Whether the bracket before `k` can be the call's own."""
+    s, notation = at.s, at.notation
+    k = _skip(s, k)
+    if k == len(s):
+        return True if at.last else None
+    at_end = _is_end(at, k)
+    if at_end is not False:
+        return at_end
+    if s[k] == ")" and notation.wrapped:
+        k = _skip(s, k + 1)
+        if k == len(s):
+            return True if at.last else None
+    c = s[k]
+    if c == "<" or s.startswith("```", k):
+        return True
+    if c == "`" and not at.last and "```".startswith(s[k:]):
+        return None
+    if c == "]" and notation.listed:
+        return _list_ends(at, k + 1) if at.inner else True
+    if c in ",;" and notation.keywords:
+        return _next_call(at, k + 1) if at.inner else True
+    if at.inner and (notation.listed or not notation.keywords):
+        return False
+    return _next_call(at, k) if at.inner else c.isalnum() or c in "_*#-"
+
+
+def _next_call(at: _At, k: int) -> bool | None:
+    k = _skip(at.s, k)
+    m = _NEXT_CALL.match(at.s, k)
+    if m is None:
+        return None if not at.last and _NEXT_CALL_PART.match(at.s, k) else False
+    return at.offered(m.group(1))
