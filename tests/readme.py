@@ -64,7 +64,7 @@ def settings() -> str:
         ),
     ]
     for room, title in ROOMS.items():
-        rows = [_row(name) for name, option in OPTIONS.items() if option.room == room]
+        rows = [_anchored(_row(name)) for name, option in OPTIONS.items() if option.room == room]
         parts += [f"## {title}", _table(_SETTING, rows)]
     parts += ["## Profiles", "A profile sets several settings at once; what is set by hand wins.", profiles()]
     return "\n\n".join(parts)
@@ -96,6 +96,33 @@ def formats() -> str:
         " Another package can add a format by an entry point in the group `toolcall_middleware.formats`."
     )
     return "\n\n".join(["# Formats", about, _table(("format", "what it is", "a call in it (in one line here)"), rows)])
+
+
+def models_page() -> str:
+    """How `auto` asks each model, and how much of the format is tested."""
+    globs: dict[str, list[str]] = {}
+    for glob, name in models.table():
+        globs.setdefault(name, []).append(glob)
+    rows = []
+    for name in built_in():
+        if name == "auto":
+            continue
+        special = "yes" if getattr(registry.get(name), "special_tokens", False) else ""
+        golden = ROOT / "tests" / "formats" / "golden" / f"{name}.jsonl"
+        answers = str(len(golden.read_text("utf-8").splitlines())) if golden.is_file() else ""
+        rows.append((", ".join(f"`{glob}`" for glob in globs.get(name, ())), f"`{name}`", special, answers))
+    about = (
+        "How `format=auto` asks a model, by its name. Globs match parts of the name; the size, the date and the"
+        " quantisation after them are free. A model that is not here is asked in `json`."
+        " Whether a backend's own tool calls are used does not depend on the name: `mode=auto` uses them where the"
+        " backend proves that they work, and `mode=prompt` never does."
+        " *Special tokens*: the markers are tokens that a server leaves out of its text unless it is asked to keep"
+        " them, which the middleware does."
+        " *Answers*: recorded, published and written test cases that the format's reader passes, cut at every place."
+        " How well small models call: [Figures](../figures.md)."
+    )
+    head = ("model names", "format", "special tokens", "answers")
+    return "\n\n".join(["# Models", about, _table(head, [row for row in rows if row[0]])])
 
 
 def reasoning() -> str:
@@ -216,6 +243,7 @@ def commands() -> set[str]:
 REFERENCE: dict[str, Callable[[], str]] = {
     "settings": settings,
     "formats": formats,
+    "models": models_page,
     "reasoning": reasoning,
     "errors": error_codes,
     "cli": command_line,
@@ -264,6 +292,12 @@ _SETTING = ("setting", "default", "values", "what it does")
 def _row(name: str) -> tuple[str, ...]:
     option = OPTIONS[name]
     return f"`{name}`", f"`{_default(name)}`", option.allowed, option.help
+
+
+def _anchored(row: tuple[str, ...]) -> tuple[str, ...]:
+    """The row with an anchor of its first cell's name, so that `settings.md#mode` leads to it."""
+    name = row[0].strip("`")
+    return f'<a id="{name}"></a>{row[0]}', *row[1:]
 
 
 _MIB = 1 << 20

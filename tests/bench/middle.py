@@ -180,7 +180,7 @@ def free_port() -> int:
 def running(command: list[str], port: int) -> Iterator[Server]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90  # LiteLLM takes twenty seconds
         while True:
             with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1):
                 break
@@ -221,6 +221,28 @@ def nginx(base: str) -> Iterator[Server | None]:
             _NGINX.format(folder=folder, host=HOST, port=port, upstream=base.removeprefix("http://")), "utf-8"
         )
         with running([program, "-p", folder, "-c", str(config)], port) as server:
+            yield server
+
+
+_LITELLM = """
+model_list:
+- {{model_name: "*", litellm_params: {{model: "openai/*", api_base: "{base}/v1", api_key: unused}}}}
+general_settings: {{dangerously_permit_weak_or_unset_master_key: true}}
+"""
+
+
+@contextlib.contextmanager
+def litellm(base: str) -> Iterator[Server | None]:
+    """LiteLLM's proxy, one process, as `pip install 'litellm[proxy]'` sets it up; None where it is not on PATH."""
+    program = shutil.which("litellm")
+    if program is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
+        config = Path(folder) / "litellm.yaml"
+        config.write_text(_LITELLM.format(base=base), "utf-8")
+        with running([program, "--config", str(config), "--host", HOST, "--port", str(port)], port) as server:
             yield server
 
 

@@ -33,6 +33,7 @@ BEGIN = "<!-- proxy: written by `python -m tests.bench.proxy --write` -->"
 END = "<!-- /proxy -->"
 _HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 _NGINX, _AIOHTTP, _HTTPX = "nginx", "20 lines of uvicorn and aiohttp's client", "Starlette and httpx"
+_LITELLM = "LiteLLM's proxy"
 
 
 # -- the client
@@ -183,7 +184,7 @@ def _add(table: Table, best: dict[str, float], goals: dict[str, str], unit: str 
         table.add(name, unit.format(cost), told, goals.get(name, ""))
 
 
-def _tables(base: str, *, smoke: bool) -> list[Table]:
+def tables(base: str, *, smoke: bool) -> list[Table]:
     streams, events, pause, rounds = (4, 20, 0.01, 1) if smoke else (100, 40, 0.05, 2)
     against = "x nginx / aiohttp / httpx"
     chunks = Table(f"Proxy: time a chunk, {streams} streams", ("CPU µs a chunk", against))
@@ -195,11 +196,12 @@ def _tables(base: str, *, smoke: bool) -> list[Table]:
         middle.nginx(base) as quickest,
         middle.relay("aiohttp", base) as quick,
         middle.relay("httpx", base) as plain,
+        middle.litellm(base) as large,
         middle.proxy(base, *middle.NO_ACCESS_LOG) as proxy,
         middle.proxy(base) as logging,
         middle.router(base, folder) as router,
     ):
-        others = {_NGINX: quickest, _AIOHTTP: quick, _HTTPX: plain}
+        others = {_NGINX: quickest, _AIOHTTP: quick, _HTTPX: plain, _LITELLM: large}
         standing = {name: server for name, server in others.items() if server is not None}
 
         def chunk(server: Server, *, tools: bool = False, model: str = "m") -> Callable[[], float]:
@@ -327,11 +329,11 @@ def main(arguments: list[str] | None = None) -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192) if most > 0 else 8192, most))
     with middle.an_upstream() as base:
-        tables = _tables(base, smoke=given.smoke)
-        tables.append(_memory_table(base, smoke=given.smoke))
+        made = tables(base, smoke=given.smoke)
+        made.append(_memory_table(base, smoke=given.smoke))
         if not given.no_crowd:
-            tables.append(_crowd_table(base, smoke=given.smoke))
-    text = report.figures(tables)
+            made.append(_crowd_table(base, smoke=given.smoke))
+    text = report.figures(made)
     print(text if not given.smoke else "It works. No figures: this was a smoke run.")
     if given.write:
         report.write(text, begin=BEGIN, end=END)

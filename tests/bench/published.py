@@ -12,6 +12,7 @@ stand-in. The tokenizer is a table: each piece of the stream is a token, as far 
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import importlib.metadata
@@ -20,7 +21,6 @@ import json
 import logging
 import re
 import sys
-import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,19 +36,35 @@ _VLLM = """
     logging_utils.uvicorn_logging
     entrypoints.generate.base.protocol entrypoints.openai.chat_completion.protocol entrypoints.serve.engine.protocol
     renderers.chat_utils.tool_call reasoning.abs_reasoning_parsers
-    tool_parsers.abstract_tool_parser tool_parsers.utils tool_parsers.tool_strict_level
-    tool_parsers.hermes_tool_parser tool_parsers.qwen3_engine_tool_parser
-    parser.abstract_parser parser.utils parser.qwen3 parser.engine.adapters parser.engine.registered_adapters
-    parser.engine.events parser.engine.incremental_lexer parser.engine.parser_engine
-    parser.engine.parser_engine_config parser.engine.streaming_parser_engine parser.engine.token_id_scanner
 """
-_SGLANG = """
-    function_call.base_format_detector function_call.core_types function_call.utils
-    function_call.qwen25_detector function_call.qwen3_coder_detector
-"""
+# The name of each engine's parser, by the name of our format.
+_VLLM_PARSERS = {
+    "apertus": "apertus", "beam": "beam", "cohere_command3": "cohere_command3", "cohere_command4": "cohere_command4",
+    "deepseek_v3": "deepseek_v3", "deepseek_v31": "deepseek_v31", "deepseek_v32": "deepseek_v32",
+    "deepseek_v4": "deepseek_v4", "deepseek_v41": "deepseek_v41", "dots": "dots", "ernie45": "ernie45",
+    "functiongemma": "functiongemma", "gemma4": "gemma4", "gigachat3": "gigachat3", "glm45": "glm45", "glm47": "glm47",
+    "granite": "granite", "granite4": "granite4", "granite_20b_fc": "granite-20b-fc", "hermes": "hermes",
+    "hunyuan": "hunyuan_a13b", "hy_v3": "hy_v3", "hy_v4": "hy_v4", "inkling": "inkling", "internlm": "internlm",
+    "jamba": "jamba", "k2_horizon": "k2_horizon", "kimi_k2": "kimi_k2", "kimi_k3": "kimi_k3", "lfm2": "lfm2",
+    "llama3_json": "llama3_json", "llama4_pythonic": "llama4_pythonic", "longcat": "longcat", "minicpm5": "minicpm5",
+    "minimax_m2": "minimax_m2", "minimax_m3": "minimax_m3", "mistral_v11": "mistral", "muse_glimmer": "muse_glimmer",
+    "olmo3": "olmo3", "phi4_mini": "phi4_mini_json", "plamo3": "plamo3", "pythonic": "pythonic",
+    "qwen3_coder": "qwen3_coder", "seed_oss": "seed_oss", "step3": "step3", "step3p5": "step3p5", "xlam": "xlam",
+}  # fmt: skip
+_SGLANG_PARSERS = {
+    "apertus": "apertus2509", "cohere_command4": "cohere_command4", "deepseek_v3": "deepseekv3",
+    "deepseek_v31": "deepseekv31", "deepseek_v32": "deepseekv32", "deepseek_v4": "deepseekv4",
+    "deepseek_v41": "deepseekv41", "dots": "dots", "gemma4": "gemma4", "gigachat3": "gigachat3",
+    "gigachat35": "gigachat35", "glm45": "glm45", "glm47": "glm47", "hermes": "qwen25", "hunyuan": "hunyuan",
+    "inkling": "inkling", "internlm": "interns1", "iquest_q1": "iquest_q1", "k2_horizon": "k2_horizon",
+    "kimi_k2": "kimi_k2", "kimi_k3": "kimi_k3", "lfm2": "lfm2", "llama3_json": "llama3", "minicpm5": "minicpm5",
+    "minimax_m2": "minimax-m2", "minimax_m3": "minimax-m3", "mistral_old": "mistral", "muse_glimmer": "muse",
+    "pythonic": "pythonic", "qwen3_coder": "qwen3_coder", "step3": "step3", "step3p5": "step3p5",
+}  # fmt: skip
+_READ_AGAIN = ("Hermes2ProToolParser", "Qwen25Detector")
+"""Parsers that read all of the text again at each piece, as far as the benchmark of times asks."""
 MARKERS = ("<tool_call>", "</tool_call>")
 """Single tokens of the models that write these syntaxes."""
-_MARKER = re.compile("(" + "|".join(MARKERS) + ")")
 
 
 @functools.cache
@@ -79,39 +95,89 @@ def _of(package: str, load: Callable[[Path, str], list[Reader]]) -> list[Reader]
     return found
 
 
+class Vocabulary(dict[str, int]):
+    """A tokenizer's table that has every marker a parser looks up: it becomes one token."""
+
+    def __missing__(self, token: str) -> int:
+        return self.setdefault(token, len(self))
+
+    def get(self, token: str, _default: Any = None) -> int:
+        return self[token]
+
+    def __contains__(self, token: object) -> bool:
+        return isinstance(token, str) and self[token] >= 0
+
+
 class Tokens:
-    """A tokenizer of a stream that is cut already: a piece is a token, and so is a marker in it and what is around."""
+    """A tokenizer of a stream that is cut already.
+
+    `cut` makes a token of each piece; a marker that the parser has looked up by then is one by itself.
+    """
 
     all_special_tokens = all_special_ids = ()
 
-    def __init__(self, pieces: Sequence[str]) -> None:
-        parts = [[part for part in _MARKER.split(piece) if part] for piece in pieces]
-        self._ids = {part: number for number, part in enumerate(dict.fromkeys(part for some in parts for part in some))}
-        self._parts = list(self._ids)
-        self.ids = [[self._ids[part] for part in some] for some in parts]
-        """Of each piece."""
+    def __init__(self) -> None:
+        self._vocabulary = Vocabulary()
 
-    def get_vocab(self) -> dict[str, int]:
-        return self._ids
+    def get_vocab(self) -> Vocabulary:
+        return self._vocabulary
 
-    def decode(self, ids: Sequence[int]) -> str:
-        return "".join(self._parts[number] for number in ids)
+    def convert_tokens_to_ids(self, token: str) -> int:
+        return self._vocabulary[token]
+
+    def decode(self, ids: Sequence[int], **_: Any) -> str:
+        texts = list(self._vocabulary)
+        return "".join(texts[number] for number in ids)
+
+    def cut(self, pieces: Sequence[str]) -> list[list[int]]:
+        """The ids of each piece."""
+        markers = sorted(self._vocabulary, key=len, reverse=True)
+        split = re.compile("(" + "|".join(map(re.escape, markers)) + ")") if markers else re.compile("()^")
+        return [[self._vocabulary[part] for part in split.split(piece) if part] for piece in pieces]
+
+
+def _modules(package: str, root: Path, folder: str) -> set[str]:
+    files = (path.relative_to(root).with_suffix("") for path in (root / folder).rglob("*.py"))
+    return {".".join((package, *file.parts)) for file in files if file.name != "__init__"}
 
 
 def _vllm(root: Path, version: str) -> list[Reader]:
-    real = frozenset(f"vllm.{name}" for name in _VLLM.split())
-    with alone(root, real, ("torch", "xgrammar", "openai_harmony")):
+    real = (
+        {f"vllm.{name}" for name in _VLLM.split()}
+        | _modules("vllm", root, "tool_parsers")
+        | _modules("vllm", root, "parser")
+    )
+    table = _registered(root / "tool_parsers" / "__init__.py")
+    classes = {}
+    with alone(root, frozenset(real), ("torch", "xgrammar", "openai_harmony", "transformers", "mistral_common")):
         ids = importlib.import_module("vllm.renderers.chat_utils.tool_call")
         package: Any = importlib.import_module("vllm.renderers.chat_utils")  # which only hands these on
         package.make_tool_call_id, package.get_tool_call_id_type = ids.make_tool_call_id, ids.get_tool_call_id_type
         protocol = importlib.import_module("vllm.entrypoints.openai.chat_completion.protocol")
-        hermes = importlib.import_module("vllm.tool_parsers.hermes_tool_parser").Hermes2ProToolParser
-        qwen3 = importlib.import_module("vllm.tool_parsers.qwen3_engine_tool_parser").Qwen3EngineToolParser
-    name = f"vLLM {version}'s".replace(" '", "'")
+        for syntax, theirs in _VLLM_PARSERS.items():
+            if theirs in table:
+                module, name = table[theirs]
+                classes[syntax] = getattr(importlib.import_module(f"vllm.tool_parsers.{module}"), name)
     return [
-        Reader(f"{name} Hermes2ProToolParser", "hermes", vllm_begin(hermes, protocol), vllm_merge, again=True),
-        Reader(f"{name} Qwen3EngineToolParser", "qwen3_coder", vllm_begin(qwen3, protocol), vllm_merge),
+        Reader(
+            _name("vLLM", version, made), syntax, vllm_begin(made, protocol), vllm_merge, made.__name__ in _READ_AGAIN
+        )
+        for syntax, made in classes.items()
     ]
+
+
+def _name(engine: str, version: str, made: type) -> str:
+    return f"{engine} {version}'s {made.__name__}".replace(" '", "'")
+
+
+def _registered(file: Path) -> dict[str, tuple[str, str]]:
+    """vLLM's own table: module and class by the name that `--tool-call-parser` takes."""
+    for node in ast.parse(file.read_text("utf-8")).body if file.is_file() else ():
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            if node.targets[0].id == "_TOOL_PARSERS_TO_REGISTER":
+                table: dict[str, tuple[str, str]] = ast.literal_eval(node.value)
+                return table
+    raise ImportError("vLLM has no table of tool parsers where it was")
 
 
 def vllm_begin(parser_class: Any, protocol: Any) -> Callable[[Sequence[str], Tools], Read]:
@@ -122,18 +188,20 @@ def vllm_begin(parser_class: Any, protocol: Any) -> Callable[[Sequence[str], Too
         request = protocol.ChatCompletionRequest(
             model="m", messages=[{"role": "user", "content": "?"}], tools=list(tools), tool_choice="auto", stream=True
         )
-        tokens = Tokens(pieces)
+        tokens = Tokens()
+        parser_class(tokens, offered)  # looks its markers up
+        ids = tokens.cut(pieces)
 
         def read() -> list[Any]:
             parser = parser_class(tokens, offered)
             parse = parser.extract_tool_calls_streaming
             out = []
             if getattr(parser, "engine_based_streaming", False):  # such a parser keeps what came by itself
-                for piece, new in zip(pieces, tokens.ids, strict=True):
+                for piece, new in zip(pieces, ids, strict=True):
                     out.append(parse("", piece, piece, [], new, new, request))
             else:
                 text, known = "", list[int]()
-                for piece, new in zip(pieces, tokens.ids, strict=True):
+                for piece, new in zip(pieces, ids, strict=True):
                     now, all_ids = text + piece, known + new
                     out.append(parse(text, now, piece, known, all_ids, new, request))
                     text, known = now, all_ids
@@ -171,19 +239,23 @@ def unsent(parser: Any) -> list[tuple[int, str | None, str | None]]:
 
 
 def _sglang(root: Path, version: str) -> list[Reader]:
-    real = frozenset(f"sglang.srt.{name}" for name in _SGLANG.split())
-    with alone(root, real):
+    real = {"sglang.srt.environ"} | _modules("sglang", root, "srt/function_call")
+    real |= {"sglang.srt.parser.response_template"}
+    with alone(root, frozenset(real), ("torch", "xgrammar", "transformers")):
         protocol: Any = importlib.import_module("sglang.srt.entrypoints.openai.protocol")
-        function = pydantic.create_model("Function", name=(str, ...), parameters=(Any, None))
+        function = pydantic.create_model("Function", name=(str, ...), parameters=(Any, None), strict=(bool, False))
         protocol.Tool = pydantic.create_model("Tool", type=(str, "function"), function=(function, ...))
-        environ: Any = importlib.import_module("sglang.srt.environ")
-        environ.envs = types.SimpleNamespace(SGLANG_FORWARD_UNKNOWN_TOOLS=types.SimpleNamespace(get=lambda: False))
-        hermes = importlib.import_module("sglang.srt.function_call.qwen25_detector").Qwen25Detector
-        qwen3 = importlib.import_module("sglang.srt.function_call.qwen3_coder_detector").Qwen3CoderDetector
-    name = f"SGLang {version}'s".replace(" '", "'")
+        found = importlib.import_module("sglang.srt.function_call.function_call_parser").FunctionCallParser
+        classes = {ours: found.ToolCallParserEnum[theirs] for ours, theirs in _SGLANG_PARSERS.items()}
     return [
-        Reader(f"{name} Qwen25Detector", "hermes", sglang_begin(hermes, protocol), sglang_merge, again=True),
-        Reader(f"{name} Qwen3CoderDetector", "qwen3_coder", sglang_begin(qwen3, protocol), sglang_merge),
+        Reader(
+            _name("SGLang", version, made),
+            syntax,
+            sglang_begin(made, protocol),
+            sglang_merge,
+            made.__name__ in _READ_AGAIN,
+        )
+        for syntax, made in classes.items()
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import random
@@ -15,7 +16,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from tests.bench import calls, material, parsers, published, readers, standins
+from tests.bench import calls, goldens, material, parsers, published, readers, standins
 
 PING = "<tool_call>\n" + '{"name": "ping", "arguments": {}}' + "\n</tool_call>"
 
@@ -113,12 +114,26 @@ def test_words_can_stay_whole_where_a_text_is_cut() -> None:
     assert material.cut("abcdef") == ["abcd", "ef"]
 
 
-def test_the_table_of_tokens_gives_markers_tokens_of_their_own() -> None:
-    tokens = published.Tokens(["ab<tool_call>", "ab", "</tool", "_call>"])
+def test_what_a_parser_looks_up_is_a_token_of_its_own() -> None:
+    tokens = published.Tokens()
     vocabulary = tokens.get_vocab()
-    assert tokens.ids[0] == [vocabulary["ab"], vocabulary["<tool_call>"]]
-    assert tokens.decode([number for ids in tokens.ids for number in ids]) == "ab<tool_call>ab</tool_call>"
-    assert "</tool_call>" not in vocabulary
+    begin, end = vocabulary.get("<tool_call>"), vocabulary.get("</tool_call>")
+    ids = tokens.cut(["ab<tool_call>", "ab", "</tool", "_call>"])
+    assert ids == [[vocabulary["ab"], begin], [vocabulary["ab"]], [vocabulary["</tool"]], [vocabulary["_call>"]]]
+    assert tokens.decode([number for some in ids for number in some]) == "ab<tool_call>ab</tool_call>"
+    assert begin != end
+    assert "<think>" in vocabulary  # each marker is in it
+
+
+def test_goldens_are_read_by_our_parsers_and_by_those_that_are_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    blind = readers.Reader("vLLM 9's BlindParser", "hermes", lambda _p, _t: list, lambda _: readers.Answer([]))
+    whole = dataclasses.replace(readers.AT_THE_END, name="SGLang 9's WholeParser")
+    monkeypatch.setattr(goldens, "readers", lambda: (blind, whole))
+    scores = goldens.score(limit=4)
+    assert all(family.right["ours"] == family.cases > 0 for family in scores.values())
+    assert scores["hermes"].right["SGLang"] > 0
+    assert "vLLM" not in scores["hermes"].right  # it reads no call here: it is not driven rightly
+    assert {"vLLM", "SGLang"}.isdisjoint(scores["json"].right)
 
 
 class _Function(pydantic.BaseModel):
@@ -132,7 +147,7 @@ class _FakeVLLM:
     engine_based_streaming = False
 
     def __init__(self, tokenizer: Any, tools: list[Any]) -> None:
-        assert tokenizer.get_vocab()
+        tokenizer.get_vocab().get("<tool_call>")
         assert [tool.function.name for tool in tools] == ["write_file"]
         self.prev_tool_call_arr: list[dict[str, Any]] = []
         self.streamed_args_for_tool: list[str] = []
