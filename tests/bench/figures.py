@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import io
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -76,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help="calls, cost, models; all by default")
     parser.add_argument("--weights", action="append", default=[], metavar="FILE.gguf", help="a model for `models`")
     given = parser.parse_args(arguments)
-    made = {"calls": calls, "cost": cost, "models": lambda: models(given.weights)}
+    made: dict[str, Callable[[], str]] = {"calls": calls, "cost": cost, "models": lambda: models(given.weights)}
     if unknown := set(given.parts) - set(made):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     for part in given.parts or made:
