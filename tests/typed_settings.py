@@ -20,6 +20,7 @@ _GIVEN = {
     "bool": "bool | str",
     "int": "int | str",
     "int | None": "int | str | None",
+    "int | str | None": "int | str | None",
     "float": "float | str",
     "float | None": "float | str | None",
     "tuple[str, ...]": "str | Iterable[str] | None",

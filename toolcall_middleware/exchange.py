@@ -323,12 +323,12 @@ class Exchange:
         return [Count(pending)]
 
     def _give(self, reply: Reply) -> Sequence[Action]:
-        self._begun = True
-        self.state = State.ENDED
+        begun, self._begun, self.state = self._begun, True, State.ENDED  # begun: by an earlier response
         start = Start(None)
         if reply.headers is not None:
             start = Start({**reply.headers, "content-length": str(len(reply.body))}, reply.status)
-        return [start, Send(reply.body, last=True), StopUpstream(early=False)]
+        rest: list[Action] = [Send(reply.body, last=True), StopUpstream(early=False)]
+        return rest if begun else [start, *rest]
 
     def _on_counted(self, _event: Counted) -> Sequence[Action]:
         talk = self._conversation

@@ -219,7 +219,7 @@ def _circumstances(
         values = dict(given) if isinstance(given := row.get("values"), dict) else {}
         for known in given if isinstance(given := row.get("known"), list) else ():
             match known:
-                case [str(topic), [*of], bool(own), bool() | str() | [*_] as value] if topic in _TOPICS:
+                case [str(topic), [*of], bool(own), bool() | int() | str() | [*_] as value] if topic in _TOPICS:
                     note = memory.note_own if own else memory.note
                     fact = Fact(Topic(topic), tuple(map(str, of)))
                     note(model, fact, value=tuple(map(str, value)) if isinstance(value, list) else value)

@@ -85,6 +85,8 @@ DEFAULTS: dict[str, Any] = {
     "upstream_timeout": 300.0,
     "default_max_tokens": 8192,
     "structured": "auto",
+    "tools_budget": None,
+    "choose": False,
     "upstream_connect_timeout": 10.0,
     "upstream_first_byte_timeout": 60.0,
     "forward_paths": OPTIONS["forward_paths"].default,

@@ -25,7 +25,7 @@ from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.attempt import _to_model
 from toolcall_middleware.upstream.backend_memory import REMEMBERED_SECONDS, BackendMemory
-from toolcall_middleware.upstream.tool_support import FACT, PendingProof, Told, ToolSupport
+from toolcall_middleware.upstream.tool_support import FACT, Evidence, PendingProof, Told, ToolSupport
 
 SET = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 PLAIN = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -299,7 +299,7 @@ def test_a_call_that_must_come_shows_no_more_than_was_known() -> None:
 # -- the questions ---------------------------------------------------------------------------------------------------
 
 
-def answered(proof: PendingProof, engine: Engine, props: bytes | None = None) -> ToolSupport | None:
+def answered(proof: PendingProof, engine: Engine, props: bytes | None = None) -> Evidence:
     """What the answers of an engine show. props: what it has at `/props`."""
     questions = proof.questions()
     question = next(questions)
@@ -312,12 +312,12 @@ def answered(proof: PendingProof, engine: Engine, props: bytes | None = None) ->
         try:
             question = questions.send(told)
         except StopIteration as over:
-            support: ToolSupport | None = over.value
-            return support
+            evidence: Evidence = over.value
+            return evidence
 
 
 def looked(engine: Engine, props: bytes | None = None) -> ToolSupport | None:
-    return answered(PendingProof("m", BackendMemory()), engine, props)
+    return answered(PendingProof("m", BackendMemory()), engine, props).support
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,22 @@ def compact_schema(schema: Any) -> Any:
     return changed(schema, lambda node: {key: value for key, value in node.items() if not _is_void(key, value)})
 
 
+_UNSAID = frozenset({"$comment", "$id", "example", "examples"})
+"""Keywords that a prompt does without. A constraint keeps them."""
+
+
+def shortest_schema(schema: Any) -> Any:
+    """`compact_schema` without what a prompt does not need: examples, comments, and whether other keys may come."""
+
+    def shorter(node: dict[str, Any]) -> dict[str, Any]:
+        kept = {key: value for key, value in node.items() if key not in _UNSAID}
+        if not kept.get("additionalProperties"):  # false, and `{}`, which allows anything
+            kept.pop("additionalProperties", None)
+        return kept
+
+    return changed(compact_schema(schema), shorter)
+
+
 _ELSEWHERE = ("$id", "id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor")
 _NO_NAME = re.compile(r"[^A-Za-z0-9_]")
 _ANY_OBJECT = {"type": "object"}

@@ -32,6 +32,9 @@ class AnswerForm:
         self._settings = settings
         self._writer = writer
         self._usage: Any = None  # of a whole answer for the writer
+        self.goes_on = False
+        """The next response is the rest of the answer that the last one began."""
+        self._emitter: ChatEmitter | StepEmitter | None = None  # of the stream at hand
 
     def begin(self) -> None:
         """A response begins. Until `stream` or `whole` is called it is not the writer's."""
@@ -53,7 +56,14 @@ class AnswerForm:
         chat, writer = self._chat, self._writer
         limit = settings.max_response_bytes
         emitter: ChatEmitter | StepEmitter
-        if writer is None:
+        begun = None
+        if writer is not None:
+            writer.in_use = True
+        if self.goes_on and self._emitter is not None:
+            emitter = self._emitter
+            emitter.gate.rewind()
+            begun = {name: said for name, said in emitter.head().items() if name in openai.HEAD}
+        elif writer is None:
             emitter = ChatEmitter(
                 usage,
                 Gate[bytes](hold, limit, size=len),
@@ -63,8 +73,8 @@ class AnswerForm:
                 reasoning_field=settings.reasoning_field,
             )
         else:
-            writer.in_use = True
             emitter = StepEmitter(usage, Gate[Step](hold, limit, size=size_of), writer)
+        self._emitter = emitter
         made = StreamRewriter(
             make_choice,
             usage,
@@ -73,6 +83,7 @@ class AnswerForm:
             choices=chat.n,
             max_bytes=limit,
             head=openai.new_head(chat.model, "chat.completion.chunk"),
+            begun=begun,
         )
         made.accepts = accepts
         return made

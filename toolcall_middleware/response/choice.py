@@ -13,6 +13,7 @@ from typing import Any
 from ..answer.operations import Content, Op, ReasoningText
 from ..errors import ToolCallError
 from ..formats.base import StreamParser
+from ..formats.inner_calls import Asked, InnerCalls, OuterEvents
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from ..parsing.text.opened import OpenedAnswer
 from ..wire import openai
@@ -47,8 +48,9 @@ class ChoiceAnswer:
     """The state of one choice. Feed it the model's text; it gives operations for the client's message."""
 
     __slots__ = (
-        "_alone", "_channel", "_ended", "_opened", "_parser", "_policy", "_reasoning", "_start", "_straight", "_tagged",
-        "_waiting", "cut", "has_spoken", "lost", "message", "native", "reads_reasoning", "thought", "thought_bytes",
+        "_alone", "_channel", "_ended", "_inner", "_opened", "_outer", "_parser", "_policy", "_reasoning", "_start",
+        "_straight", "_tagged", "_waiting", "cut", "has_spoken", "lost", "message", "native", "reads_reasoning",
+        "thought", "thought_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -59,8 +61,12 @@ class ChoiceAnswer:
         reasoning: ReasoningReader | None = None,
         thought: OpenThought | None = None,
         start: OpenedAnswer | None = None,
+        *,
+        inner: InnerCalls | None = None,
     ) -> None:
-        """start: `parser`, where it begins in a thought."""
+        """start: `parser`, where it begins in a thought. inner: what the parsers have taken out of their events."""
+        self._inner = inner
+        self._outer = None if inner is None else OuterEvents(inner)  # of the backend's own calls
         self.message = Message(policy, reasoning)
         """What has come of the events so far."""
         self._parser = parser
@@ -95,6 +101,11 @@ class ChoiceAnswer:
     def calls(self) -> int:
         """How many calls have begun."""
         return self.message.calls
+
+    @property
+    def asked(self) -> Asked | None:
+        """The call that the middleware is to answer, and that ended this answer."""
+        return None if self._inner is None else self._inner.asked
 
     @property
     def may_call(self) -> bool:
@@ -189,7 +200,8 @@ class ChoiceAnswer:
         self._follow(events)
         first = next((at for at, event in enumerate(events) if type(event) in _OF_A_CALL), len(events))
         ops = self._take(events[:first], Source.TEXT)
-        ops += self._take(native.feed(deltas), Source.NATIVE)
+        own = native.feed(deltas)
+        ops += self._take(own if self._outer is None else self._outer.take(own), Source.NATIVE)
         if native.oversized is not None and not message.stopped:
             message.refuse_size(native.oversized)
         return ops + self._take(events[first:], Source.TEXT)
@@ -213,10 +225,11 @@ class ChoiceAnswer:
             ops += self._take(reader.finish(), Source.REASONING)
         return ops, rest, ops == ([ReasoningText(reasoning, names)] if reasoning else [])
 
-    def take_whole(self) -> None:
-        """All of the answer comes at once, before any of it is emitted."""
+    def take_whole(self) -> list[Op]:
+        """All of the answer comes at once, before any of it is emitted. What it begins with."""
         if self._start is not None:
             self._start.is_whole = True
+        return [Content(self._inner.tools.before)] if self._inner is not None and self._inner.tools.before else []
 
     # -- thoughts ------------------------------------------------------------------------------------------------
 
@@ -295,6 +308,7 @@ class ChoiceAnswer:
             earlier, events = events[:begun], events[begun:]
             message.limited = cut
             own = [] if self.native is None else self.native.finish(cut=cut)
+            own = own if self._outer is None else self._outer.take(own, cut=cut)
             if self._reasoning is not None:
                 ops += self._take(self._reasoning.finish(cut=cut), Source.REASONING)
             if message.source is Source.NATIVE and message.call is not None:
@@ -391,7 +405,7 @@ class AnswerOutcome:
 
     read_markup: calls were read from text, and none was the backend's own. cut, lost: as of a ChoiceAnswer. warnings:
     what the checks let pass. finished: the calls that are over, refused ones too. silent: no choice says or calls
-    anything; thought_bytes: how much it thinks, in UTF-8. opened: as of a ChoiceAnswer.
+    anything; thought_bytes: how much it thinks, in UTF-8. opened, asked: as of a ChoiceAnswer.
     """
 
     calls: int
@@ -405,6 +419,7 @@ class AnswerOutcome:
     silent: bool
     thought_bytes: int
     opened: bool | None = None
+    asked: Asked | None = None
 
     @classmethod
     def of(cls, answers: Collection[ChoiceAnswer]) -> AnswerOutcome:
@@ -422,6 +437,7 @@ class AnswerOutcome:
             silent=not own and not any(answer.has_spoken for answer in answers),
             thought_bytes=sum(answer.thought_bytes for answer in answers),
             opened=max((answer.opened for answer in answers if answer.opened is not None), default=None),
+            asked=next((answer.asked for answer in answers if answer.asked is not None), None),
         )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from ..errors import ToolCallError
 from ..formats import near_misses, registry
 from ..formats.base import ParserOptions, StreamParser, ToolFormat
+from ..formats.inner_calls import InnerCalls, InnerTools, OuterEvents
 from ..json_schema.validate_arguments import checker_for
 from ..model import Tool, ToolSet
 from ..parsing.text.opened import OpenedAnswer
@@ -70,6 +71,8 @@ class AnswerContext:
     """It is known to."""
     tells_ends: bool = False
     """See `AnswerPolicy`."""
+    inner: InnerTools | None = None
+    """The calls that the client is not to see."""
     hold: Callable[[StreamParser], StreamParser] | None = None
     """Where the text is to be JSON: makes of a parser one that holds it."""
 
@@ -84,26 +87,27 @@ def make_choice(chat: ChatRequest, settings: Settings, syntax: ToolFormat, conte
         syntax = registry.plain()
     elif context.native:
         syntax = registry.get("auto")
+    inner = None if context.inner is None else InnerCalls(context.inner)
     thoughts = thought = None
     if options.parse_reasoning and chat.offers_tools:
-        thoughts = ReasoningReader(functools.partial(_parser, syntax, offered, options))
+        thoughts = ReasoningReader(functools.partial(_parser, syntax, offered, options, inner))
     elif chat.offers_tools:
         # A thought in a thought is none, so that its calls are found wherever it has begun.
-        thought = OpenThought(functools.partial(_parser, syntax, offered, options))
+        thought = OpenThought(functools.partial(_parser, syntax, offered, options, inner))
     find = None
     if chat.offers_tools and tells_near_misses():
         find = functools.partial(near_misses.reasons, tools=offered, syntax=syntax)
     policy = _policy(chat, settings, context, find)
     if not chat.offers_tools and settings.reasoning_field is None and context.hold is None:
         return ChoiceAnswer(Verbatim(), policy, own, thoughts)
-    parser = functools.partial(syntax.parser, offered, options)
+    parser = functools.partial(_outer, syntax, offered, options, inner)
     hold = context.hold or (lambda made: made)
     tags = context.opened
     if tags is None:
-        return ChoiceAnswer(hold(parser()), policy, own, thoughts, thought)
+        return ChoiceAnswer(hold(parser()), policy, own, thoughts, thought, inner=inner)
     repeats = tags.channel or settings.reasoning_field is not None
     start = OpenedAnswer(parser, tags, sure=context.sure, parsed=options.parse_reasoning, repeats=repeats)
-    return ChoiceAnswer(hold(start), policy, own, thoughts, thought, start)
+    return ChoiceAnswer(hold(start), policy, own, thoughts, thought, start, inner=inner)
 
 
 def _parser_options(chat: ChatRequest, settings: Settings) -> ParserOptions:
@@ -144,9 +148,15 @@ def _native_calls(chat: ChatRequest, settings: Settings, options: ParserOptions,
     )
 
 
-def _parser(syntax: ToolFormat, offered: ToolSet, options: ParserOptions) -> StreamParser:
+def _parser(syntax: ToolFormat, offered: ToolSet, options: ParserOptions, inner: InnerCalls | None) -> StreamParser:
     """A reader of a thought, which reads thoughts in it, too."""
-    return syntax.parser(offered, replace(options, parse_reasoning=True, in_thought=True))
+    return _outer(syntax, offered, replace(options, parse_reasoning=True, in_thought=True), inner)
+
+
+def _outer(syntax: ToolFormat, offered: ToolSet, options: ParserOptions, inner: InnerCalls | None) -> StreamParser:
+    """A reader of what is for the client."""
+    parser = syntax.parser(offered, options)
+    return parser if inner is None else OuterEvents(inner, parser)
 
 
 def _check(chat: ChatRequest, settings: Settings, strict: frozenset[str]) -> Callable[[str, str], list[str]] | None:

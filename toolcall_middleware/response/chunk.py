@@ -72,7 +72,8 @@ class Choices:
     """
 
     __slots__ = (
-        "_counts", "_expected", "_make_choice", "_usage", "by_index", "patience", "read_unparsed", "salvaged",
+        "_counts", "_expected", "_make_choice", "_usage", "by_index", "goes_on",
+        "patience", "read_unparsed", "salvaged",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +84,8 @@ class Choices:
         self._expected = expected
         self._counts = counts
         self.by_index: dict[int, Choice] = {}
+        self.goes_on = False
+        """The client's answer has begun with an earlier one of the backend's."""
         self.patience = 0
         self.read_unparsed: Callable[[], StreamParser] | None = None
         self.salvaged = False
@@ -103,6 +106,11 @@ class Choices:
     def calls(self) -> int:
         """The calls of all of them so far."""
         return sum(answer.calls for answer in self.answers)
+
+    @property
+    def asked(self) -> bool:
+        """Whether the model waits for an answer of the middleware."""
+        return any(answer.asked is not None for answer in self.answers)
 
     @property
     def begun(self) -> bool:
@@ -179,6 +187,9 @@ class Choices:
         delta = openai.read_object(fields.get("delta"))
         if delta is None:
             unchanged, delta = False, {}
+        if self.goes_on:
+            unchanged = False
+            delta = {name: said for name, said in delta.items() if name != "role" and bytes(said) != b'""'}
         may_repeat = (plain := with_plain_content(delta)) is delta
         unchanged, delta = unchanged and may_repeat, plain
         text = openai.read_text(delta.get("content")) or ""
@@ -207,7 +218,7 @@ class Choices:
         elif told is not None:
             last, reason = answer.finish(told)
             ops += last
-            if answer.fault is None:
+            if answer.fault is None and answer.asked is None:
                 choice.finished = True
             else:
                 reason = None
@@ -231,7 +242,7 @@ class Choices:
         if choice is None:
             if broken is not None:
                 raise broken
-            choice = self.by_index[index] = Choice(self._make_choice())
+            choice = self.by_index[index] = Choice(self._make_choice(), has_role=self.goes_on)
         return choice
 
     def _empty(self, choice: Choice, delta: Fields, *, silent: bool) -> tuple[Fields, bool]:
@@ -258,7 +269,7 @@ class Choices:
         choice = self.by_index[index]
         ops, reason = choice.answer.finish(None, lost=lost)
         failed = choice.answer.fault or failed
-        choice.finished = not lost and failed is None
+        choice.finished = not lost and failed is None and choice.answer.asked is None
         told = reason if choice.finished else None
         return Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False, index=index), failed
 
@@ -289,15 +300,17 @@ def is_plain(ops: list[Op], text: str) -> bool:
 class ChunkHead:
     """What every chunk of a stream says beside its choices (`id`, `object`, `created`, `model`).
 
-    head: our own words for a backend that leaves some of it out; None where it says all of it.
+    head: our own words for a backend that leaves some of it out; None where it says all of it. begun: what the client
+    was told in an answer of the backend's that this one goes on.
     """
 
-    __slots__ = ("_head", "fills")
+    __slots__ = ("_begun", "_head", "fills")
 
-    def __init__(self, head: Fields | None) -> None:
+    def __init__(self, head: Fields | None, begun: Fields | None = None) -> None:
         self._head = head
-        self.fills = False
-        """The backend leaves something out."""
+        self._begun = begun
+        self.fills = begun is not None
+        """A chunk does not leave as it came: the backend leaves something out, or says it in other words."""
 
     def read(self, event: ServerEvent, data: bytes) -> tuple[ServerEvent, bytes, Fields | None]:
         """An event of this data, valid and complete: the event, its data, and its fields, None where it has none."""
@@ -313,6 +326,8 @@ class ChunkHead:
 
     def filled(self, top: Fields) -> Fields:
         """`top` with what it lacks; the same object where it lacks nothing."""
+        if self._begun is not None and not openai.is_error(top):
+            return {**top, **self._begun}
         head = self._head
         if head is None or not (missing := openai.missing(head, top)):
             return top

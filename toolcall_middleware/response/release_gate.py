@@ -63,7 +63,18 @@ class Gate(Generic[_Held]):
     needs_words: an answer without a word or a call is not let go: it may be asked for again, or `release`d.
     """
 
-    __slots__ = ("_hold", "_kept", "_limit", "_size", "_size_of", "is_open", "needs_words", "said", "waits_for_speech")
+    __slots__ = (
+        "_hold",
+        "_kept",
+        "_limit",
+        "_mark",
+        "_size",
+        "_size_of",
+        "is_open",
+        "needs_words",
+        "said",
+        "waits_for_speech",
+    )
 
     def __init__(self, hold: Hold, limit: int | None, size: Callable[[_Held], int]) -> None:
         self._hold = hold
@@ -71,7 +82,7 @@ class Gate(Generic[_Held]):
         self._limit = limit
         self._size_of = size
         self._kept: list[_Held] = []
-        self._size = 0
+        self._size = self._mark = 0
         self.is_open = hold is Hold.NOTHING
         self.said = False
         self.waits_for_speech = False
@@ -90,6 +101,14 @@ class Gate(Generic[_Held]):
         """All that was kept: the answer is the one to give."""
         kept, self._kept, self.is_open = self._kept, [], True
         return kept
+
+    def mark(self) -> None:
+        """What is kept so far belongs to the answer, whatever becomes of its rest."""
+        self._mark = len(self._kept)
+
+    def rewind(self) -> None:
+        """The rest of the answer begins, perhaps once more."""
+        del self._kept[self._mark :]
 
     def keep(self, out: list[_Held]) -> None:
         """More that was made. Raises ToolCallError when it is too much."""

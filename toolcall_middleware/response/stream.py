@@ -98,7 +98,8 @@ class StreamRewriter:
 
     make_choice: makes a ChoiceAnswer. emitter: writes the client's answer. include_usage: whether the client asked for
     usage. choices: how many it asked for. max_bytes: of one event. head: what a chunk says of itself where the backend
-    does not.
+    does not. begun: what the chunks of an earlier answer of the backend's said, which the client's answer began with;
+    the emitter is the same.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class StreamRewriter:
         choices: int = 1,
         max_bytes: int | None = None,
         head: Fields | None = None,
+        begun: Fields | None = None,
     ) -> None:
         self._usage = usage
         self._emit = emitter
@@ -118,6 +120,7 @@ class StreamRewriter:
         self._counts = usage.listens
         self.choices = Choices(make_choice, usage, expected=choices, counts=self._counts)
         """What has come so far, and how long a complete answer is waited for."""
+        self.choices.goes_on = begun is not None
         self._templates = Templates()
         self._gate = emitter.gate
         self.accepts: Callable[[], bool] | None = None
@@ -125,7 +128,7 @@ class StreamRewriter:
         self._reader = EventReader(max_bytes)
         self._limit = max_bytes
         self._line_ends = LineEnds()
-        self._head = ChunkHead(head)
+        self._head = ChunkHead(head, begun)
         self._odd = b""  # an event that is no JSON, and waits for the next
         self._expected: Template | None = None  # see `_expect`
         self._read_all = False  # the backend said [DONE], or the answer failed: no further event is read
@@ -149,6 +152,14 @@ class StreamRewriter:
     def complete(self) -> bool:
         """Whether the backend's stream came to its own end."""
         return self.received_done or (self.failed is None and self.choices.all_finished)
+
+    def leaves_off(self) -> bool:
+        """The rest of the answer comes in another stream. The same emitter writes it: what the gate holds stays there.
+
+        Whether anything has come that a client shows.
+        """
+        self._gate.mark()
+        return self._gate.said
 
     @property
     def opens(self) -> bool:
@@ -242,7 +253,7 @@ class StreamRewriter:
                 self._gate.said = self._gate.said or self._says(part)
                 self._emit.rest(part, out)
                 part.ops.clear()
-        ends = not lost and self.failed is None
+        ends = not lost and self.failed is None and not choices.asked
         self._read_all |= ends and not self._gate.outlasts_end
         # Of an answer that failed, choices that have not begun might have been those that are waited for.
         return self._let(out, all_there=self.failed is None or choices.all_begun, over=ends)

@@ -98,9 +98,10 @@ def rewrite_whole(
         if openai.read_text(choice.get("finish_reason")) in ENDED:
             usage.ended()
         answer = make_choice()
-        answer.take_whole()
+        begun = answer.take_whole()
         answers.append(answer)
         ops, message = _ops_of(answer, message, text)
+        ops = begun + ops
         last, reason = answer.finish(openai.read_text(choice.get("finish_reason")) or None)
         for op in (*ops, *last):
             if type(op) is ReasoningText and not op.names:

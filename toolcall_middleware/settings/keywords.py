@@ -19,6 +19,8 @@ class Keywords(TypedDict, total=False):
     constrain: Literal["auto", "off", "response_format", "structured_outputs", "structural_tag", "llama_cpp"] | str
     retries: int | str
     structured: Literal["auto", "off", "prompt"] | str
+    tools_budget: int | str | None
+    choose: bool | str
     parallel: Literal["client", "never"] | str
     unknown_tool: Literal["text", "drop", "forward", "error"] | str
     malformed_arguments: Literal["repair", "forward", "text", "error"] | str
@@ -113,6 +115,8 @@ class Values:
     constrain: Literal["auto", "off", "response_format", "structured_outputs", "structural_tag", "llama_cpp"]
     retries: int
     structured: Literal["auto", "off", "prompt"]
+    tools_budget: int | str | None
+    choose: bool
     parallel: Literal["client", "never"]
     unknown_tool: Literal["text", "drop", "forward", "error"]
     malformed_arguments: Literal["repair", "forward", "text", "error"]

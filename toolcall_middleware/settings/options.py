@@ -108,6 +108,13 @@ _ROWS = (
            "With tools in the prompt and a `response_format`: the final text is held to its end, taken out of a code "
            "fence, checked against the schema, and asked for again (`retries`) where it does not fit. `prompt`: so "
            "it is without tools, too, in place of the field. `off`: it is asked for in words alone."),
+    Option("tools_budget", None, readers.TOKENS, "prompt", FREE,
+           "Tokens that tools may take in a prompt. Above it their schemas are compacted, then descriptions are "
+           "shortened, then the last tools are shown by one line each, and the model gets a definition with "
+           "`find_tools`. `auto`: a third of the backend's window."),
+    Option("choose", False, flag(), "prompt", FREE,
+           "With tools in the prompt and `tool_choice: auto`, the answer is constrained to a call of a tool or of "
+           "`respond(text)`, whose text is the answer's: for models that never call by themselves."),
     Option("parallel", "client", choice("client", "never"), "prompt", (("client",), ("never",)),
            "Whether several calls may come in one answer."),
     Option("unknown_tool", "text", choice("text", "drop", "forward", "error"),

@@ -240,6 +240,12 @@ FACES = _many(
     _faces,
 )
 ALIASES = _many("PATTERN=NAME, comma separated, a * at most in each, or none", str, check=_aliases)
+TOKENS = Reader(
+    "int | str | None",
+    "a number of tokens, auto or none",
+    Annotated[int, Meta(ge=1)] | Literal["auto"] | None,
+    lambda value: _size(_lower(value)),
+)
 TOKENIZER = Reader(
     "str",
     "approximate, upstream, tiktoken:NAME or hf:PATH_OR_NAME",

@@ -14,6 +14,7 @@ from ..errors import ToolCallError
 from ..formats import registry
 from ..formats.answer_text import JsonAnswer
 from ..formats.base import ToolFormat
+from ..formats.inner_calls import Asked
 from ..log_lines import log_event
 from ..parsing.text.reasoning import OpenedReasoning
 from ..request.parse import ChatRequest
@@ -32,6 +33,8 @@ from .constraints import answer_schema
 from .negotiation import Negotiation, Next
 from .prompt_format import PromptFormat
 from .reasoning_start import ReasoningStart
+from .shown_tools.budget import ToolBudget
+from .shown_tools.forms import FIND_TOOLS
 from .tool_results import for_backend
 from .tool_support import ToolSupport
 
@@ -91,6 +94,68 @@ class Decisions(list[Decision]):
             self.append(Decision("constraint", constraint or "none", f"constrain={settings.constrain}"))
 
 
+class SentConversation:
+    """The conversation as the backend is sent it, natively or by prompt, and what follows it from attempt to attempt.
+
+    messages: those of the attempt at hand; none where the client's go as they came. raw: where a template writes the
+    prompt. prompt: what is to be written for the attempt at hand. bare: the prompt asks for bare JSON.
+    """
+
+    def __init__(self, chat: ChatRequest, settings: Settings, tools: ToolBudget) -> None:
+        self._chat = chat
+        self._settings = settings
+        self._tools = tools
+        self._added = prompt.Injected("", "")  # what the prompt holds besides the conversation
+        self.messages: list[dict[str, Any]] = []
+        self.raw: RawPrompt | None = None
+        self.prompt: PendingPrompt | None = None
+        self.bare = False
+
+    def natively(self) -> None:
+        """The backend takes tools."""
+        settings = self._settings
+        limit, own, foreign = settings.max_result_bytes, settings.rewrite_ids, settings.upstream_api != "openai"
+        self.messages = for_backend(self._chat.messages, limit, own_ids=own, knows_errors=foreign) or []
+
+    def by_prompt(self, fmt: ToolFormat, answer: Mapping[str, Any] | None, *, bare: bool) -> None:
+        """The backend takes none: the prompt is written, without what followed. answer: see `prompt.injected`."""
+        if self._settings.send == "completions":
+            from .completions.raw_prompt import raw_prompt  # with all that reads templates
+
+            self.raw = raw_prompt(self._tools.shown, self._settings, fmt)
+        tools, settings = self._tools, self._settings
+        self.bare = bare
+        added = self._added = prompt.injected(tools.held, fmt, settings, answer, bare=bare, shown=tools.shown)
+        self.messages = prompt.build_messages(tools.shown, fmt, settings, added)
+        if self.raw is not None:
+            self.raw.begin(added.last)
+
+    def go_on(self, more: list[dict[str, Any]], for_template: list[dict[str, Any]]) -> None:
+        """These messages follow."""
+        self.messages = [*(self.messages or self._chat.messages), *more]
+        if self.raw is not None:
+            self.raw.again(for_template)
+
+    def body(self, fmt: ToolFormat | None, extra: Mapping[str, Any]) -> bytes:
+        """The body of the next attempt. fmt: of the prompt; None for native tools. extra: see `prompt.build_body`."""
+        chat, settings, raw, shown = self._chat, self._settings, self.raw, self._tools.shown
+        self.prompt = None
+        if fmt is None:
+            return prompt.build_native_body(shown, settings, self.messages, extra, own_tools=shown is not chat)
+        messages = self.messages if raw is None else raw.messages
+        body = prompt.build_body(chat, fmt, settings, messages, extra)
+        if raw is not None:
+            self.prompt = raw.pending(self.messages)
+            body = openai.with_fields(body, {"tools": raw.tools}) if raw.tools else body
+        return body
+
+    def injected(self, *, native: bool) -> str:
+        """What is added to the prompt, where that is reported."""
+        if native or self._settings.extension_field is None or self.raw is not None:
+            return ""
+        return self._added.text
+
+
 class ToolRequest:
     """One request with tools. `first` gives its body; `next_body` is set where the backend is to be asked again.
 
@@ -127,14 +192,10 @@ class ToolRequest:
         schema = self._answer_schema() if settings.structured != "off" else None
         self.json = None if schema is None else JsonAnswer(schema, settings.max_response_bytes, settings.retries)
         self._negotiation = Negotiation(chat, settings, memory, lowers_limit=lowers_limit)
+        self.tools = ToolBudget(chat, settings, memory)
         self._reasoning_start = ReasoningStart(chat, settings, memory, self._format.chosen)
-        self._messages: list[dict[str, Any]] = []
-        self._raw: RawPrompt | None = None
-        self.prompt: PendingPrompt | None = None
-        """What is to be written for the attempt at hand."""
+        self._talk = SentConversation(chat, settings, self.tools)
         self._attempts = 1  # without those that only leave out what the backend refused
-        self._bare = False  # the prompt asks for bare JSON, as the constraint does
-        self._added = prompt.Injected("", "")  # what the prompt holds besides the conversation
         self.why = "first"
         self.decisions = Decisions(chat.model)
         self.decisions.append(Decision("format", self.prompt_format, self._format.why))
@@ -151,7 +212,12 @@ class ToolRequest:
 
     def let_go(self) -> None:
         """Free the conversation, in steps. The request is over."""
-        let_go(self._messages, self.chat.messages)
+        let_go(self._talk.messages, self.chat.messages)
+
+    @property
+    def prompt(self) -> PendingPrompt | None:
+        """What is to be written for the attempt at hand."""
+        return self._talk.prompt
 
     @property
     def native(self) -> bool:
@@ -175,7 +241,8 @@ class ToolRequest:
     def ends_itself(self) -> bool:
         """Whether the answer is held to one call, behind which the backend ends it, or is about to."""
         choice = self.chat.choice
-        return choice.must_call and not choice.parallel and (self.native or self._negotiation.is_constrained)
+        is_held = self.native or self._negotiation.is_constrained
+        return self.tools.chooses or (choice.must_call and not choice.parallel and is_held)
 
     def hold(self, *, checked: bool) -> Hold:
         """What a stream of the attempt at hand waits for. checked: see `hold_for`."""
@@ -185,10 +252,10 @@ class ToolRequest:
     @property
     def note(self) -> str:
         """How it is asked, for the response's header."""
-        again = "; retried=1" if self._was_empty else ""
+        again = ("; retried=1" if self._was_empty else "") + self.tools.note
         if self.native:
             return f"mode=native; format=auto{again}"
-        raw = "" if self._raw is None else "; send=completions"
+        raw = "" if self._talk.raw is None else "; send=completions"
         return f"mode=prompt; format={self.prompt_format}{raw}{again}"
 
     @property
@@ -215,8 +282,9 @@ class ToolRequest:
             sure=not self._guesses,
             tells_ends=self._tells_ends,
             hold=None if self.native or self.json is None else self.json.begin(),
+            inner=self.tools.inner,
         )
-        make = functools.partial(make_choice, self.chat, self.settings, self.syntax, context)
+        make = functools.partial(make_choice, self.tools.read, self.settings, self.syntax, context)
         return no_more_than_asked(make, self.chat.n)
 
     @property
@@ -242,10 +310,8 @@ class ToolRequest:
         self._negotiation.begin()
         if not self.native:
             return self._by_prompt()
-        settings = self.settings
-        limit, foreign = settings.max_result_bytes, settings.upstream_api != "openai"
-        own = settings.rewrite_ids
-        self._messages = for_backend(self.chat.messages, limit, own_ids=own, knows_errors=foreign) or []
+        self.tools.natively()
+        self._talk.natively()
         return self._body()
 
     def sends(self, body: bytes) -> bytes:
@@ -256,45 +322,27 @@ class ToolRequest:
 
     def _by_prompt(self) -> bytes:
         """The body for a backend that takes no tools."""
-        self._negotiation.by_prompt(self._format.chosen, watch=self._format.is_doubtful)
-        if self.settings.send == "completions":
-            from .completions.raw_prompt import raw_prompt  # with all that reads templates
-
-            self._raw = raw_prompt(self.chat, self.settings, self._format.chosen)
+        self.tools.by_prompt(self._format.chosen)
+        self._negotiation.by_prompt(self._format.chosen, self.tools.held, watch=self._format.is_doubtful)
         self._write_prompt()
         return self._body()
 
     def _write_prompt(self) -> None:
-        self._bare = self._negotiation.is_bare
-        chat, fmt, settings = self.chat, self._format.chosen, self.settings
-        added = self._added = prompt.injected(chat, fmt, settings, self._answer_schema(), bare=self._bare)
-        self._messages = prompt.build_messages(chat, fmt, settings, added)
-        if self._raw is not None:
-            self._raw.begin(added.last)
+        negotiation = self._negotiation
+        if self.tools.chooses and not negotiation.is_constrained:
+            self.tools.chooses = False
+            self.decisions.append(Decision("choose", "off", "the backend takes no constraint that it is asked for"))
+        self._talk.by_prompt(self._format.chosen, self._answer_schema(), bare=negotiation.is_bare)
 
     def _body(self) -> bytes:
-        chat, settings, extra = self.chat, self.settings, self._negotiation.extra
-        self.prompt = None
-        if self.native:
-            body = prompt.build_native_body(chat, settings, self._messages, extra)
-        else:
-            raw = self._raw
-            messages = self._messages if raw is None else raw.messages
-            body = prompt.build_body(chat, self._format.chosen, settings, messages, extra)
-            if raw is not None:
-                self.prompt = raw.pending(self._messages)
-                body = openai.with_fields(body, {"tools": raw.tools}) if raw.tools else body
-        self._sent = body
-        self.usage.sent(body, self._injected())
-        sent = None if self.native else "chat" if self._raw is None else "completions"
-        self.decisions.add_attempt(settings, self.why, self._negotiation.support, sent, self.constraint)
+        talk, settings, negotiation = self._talk, self.settings, self._negotiation
+        body = self._sent = talk.body(None if self.native else self._format.chosen, negotiation.extra)
+        self.usage.sent(body, talk.injected(native=self.native))
+        if self.tools.form != "full":
+            self.decisions.append(Decision("tools", self.tools.form, f"tools_budget={settings.tools_budget}"))
+        sent = None if self.native else "chat" if talk.raw is None else "completions"
+        self.decisions.add_attempt(settings, self.why, negotiation.support, sent, self.constraint)
         return body
-
-    def _injected(self) -> str:
-        """What we add to the prompt, where that is reported."""
-        if self.native or self.settings.extension_field is None or self._raw is not None:
-            return ""
-        return self._added.text
 
     def _answer_schema(self) -> Mapping[str, Any] | None:
         """What the client wants of an answer in text, where one may come."""
@@ -313,7 +361,8 @@ class ToolRequest:
         if todo is Next.PROMPT:
             self.next_body = self._by_prompt()
             return True
-        if not self.native and self._attempts == 1 and self._bare is not self._negotiation.is_bare:
+        free = self.tools.chooses and not self._negotiation.is_constrained
+        if not self.native and self._attempts == 1 and (free or self._talk.bare is not self._negotiation.is_bare):
             self._write_prompt()
         self.next_body = self._body()
         return True
@@ -343,12 +392,23 @@ class ToolRequest:
         self._again(error.written, f"{_to_model(error.message)} Correct the call and write it again, and nothing else.")
         return True
 
+    def _answers(self, asked: Asked | None) -> bool:
+        """Whether the model waits for a call's result from the middleware. It is told, and asked to go on."""
+        if asked is None:
+            return False
+        self._ask_because(FIND_TOOLS, f"{asked.name}: {asked.arguments[:_MAX_SHOWN]}")
+        texts, calls = self.tools.answer(asked, self._format.chosen)
+        self._go_on(calls if self.native else texts, calls)
+        return True
+
     def is_settled(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """Whether this is the answer. If not, another attempt is set up.
 
         left: something of it has left for the client. Raises ToolCallError where `tool_choice` asks for a call, and
         there is no attempt left.
         """
+        if self._answers(outcome.asked):
+            return False
         if self.prompt is None:
             self._reasoning_start.learn(outcome.opened)
         if self._is_swallowed(outcome, left=left):
@@ -425,16 +485,17 @@ class ToolRequest:
 
     def _again(self, said: str, note: str) -> None:
         """Ask once more, with what the model wrote and what was wrong with it."""
-        self._attempts += 1
-        self.usage.next_attempt()
         self._retried = True
-        before = self._messages or self.chat.messages
         # A lone surrogate cannot be sent back.
         text, note = (part.encode("utf-8", "replace").decode() for part in (said, note))
         more = [{"role": "assistant", "content": text or "(empty)"}, {"role": "user", "content": note}]
-        self._messages = [*before, *more]
-        if self._raw is not None:
-            self._raw.again(more)
+        self._go_on(more, more)
+
+    def _go_on(self, more: list[dict[str, Any]], for_template: list[dict[str, Any]]) -> None:
+        """Ask once more, with these messages behind the others."""
+        self._attempts += 1
+        self.usage.next_attempt()
+        self._talk.go_on(more, for_template)
         self.next_body = self._body()
 
 

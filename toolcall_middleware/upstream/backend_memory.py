@@ -40,6 +40,7 @@ class Topic(enum.Enum):
     LEFT_OUT = "left_out"  # the keywords that a backend refuses in one schema; of: the constraint and its digest
     CALLS_COME = "calls_come"  # calls in a format reach us; of: the format
     CALLS_KEPT = "calls_kept"  # the engine takes calls in a format out of the text; of: the format
+    WINDOW = "window"  # how many tokens the backend's window holds
     OPENS_THOUGHT = "opens_thought"  # whether the prompt opens a thought; of: the position of the template's switch
 
 

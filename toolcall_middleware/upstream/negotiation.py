@@ -183,8 +183,12 @@ class Negotiation:
         asked = None if self._ladder is None else self._ladder.asked
         return None if asked is None else asked.kind
 
-    def by_prompt(self, fmt: ToolFormat, *, watch: bool = False) -> None:
-        """The backend is to take no tools from now on. watch: the count of an empty answer's tokens is of use."""
+    def by_prompt(self, fmt: ToolFormat, held: ChatRequest, *, watch: bool = False) -> None:
+        """The backend is to take no tools from now on.
+
+        held: the request to which a constraint holds the answer. watch: the count of an empty answer's tokens is of
+        use.
+        """
         self.native = self.is_trial = False
         self._watches_format = watch
         self._ask_for_numbers()
@@ -192,7 +196,7 @@ class Negotiation:
             # A client's own response_format is about text, and would lock the model out of calls: it is asked for in
             # words, and together with the calls where a schema can say both.
             self.extra["response_format"] = None
-        self._ladder = ConstraintLadder(self._chat, fmt, self._settings, self._memory)
+        self._ladder = ConstraintLadder(held, fmt, self._settings, self._memory)
         self._ask(None)
 
     def _ask(self, before: ConstraintRequest | None) -> None:

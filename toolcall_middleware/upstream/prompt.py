@@ -49,10 +49,17 @@ class Injected(NamedTuple):
 
 
 def injected(
-    chat: ChatRequest, fmt: ToolFormat, settings: Settings, answer: Mapping[str, Any] | None, *, bare: bool
+    chat: ChatRequest,
+    fmt: ToolFormat,
+    settings: Settings,
+    answer: Mapping[str, Any] | None,
+    *,
+    bare: bool,
+    shown: ChatRequest | None = None,
 ) -> Injected:
     """What is added to the conversation of one attempt.
 
+    shown: the request with the tools of the block, where these are not all that may be called.
     answer: the JSON Schema that the client wants an answer in text to have. bare: calls that must come are held to bare
     JSON, whatever the format: the prompt asks for the same.
     """
@@ -61,7 +68,7 @@ def injected(
         words = f"If you call no tool, a{_ANSWER}" if chat.offers_tools else f"A{_ANSWER}"
         text = words + escaping.as_data(escaping.dump(compact_schema(answer)))
         last = history.joined([last, text])
-    return Injected(_tool_block(chat, fmt, settings), last)
+    return Injected(_tool_block(shown or chat, fmt, settings), last)
 
 
 def build_messages(chat: ChatRequest, fmt: ToolFormat, settings: Settings, added: Injected) -> list[dict[str, Any]]:
@@ -117,21 +124,28 @@ def build_body(
 
 
 def build_native_body(
-    chat: ChatRequest, settings: Settings, messages: list[dict[str, Any]], extra: Mapping[str, Any]
+    chat: ChatRequest,
+    settings: Settings,
+    messages: list[dict[str, Any]],
+    extra: Mapping[str, Any],
+    *,
+    own_tools: bool = False,
 ) -> bytes:
     """The body for a backend that takes tools itself: the client's, byte for byte, but for `stop` and for what such a
     backend may not know: deprecated functions and custom tools become function tools.
 
-    messages: those that go in place of the client's; empty leaves them. extra and `drop_params` as in `build_body`.
+    messages: those that go in place of the client's; empty leaves them. own_tools: the tools are not as the client sent
+    them. extra and `drop_params` as in `build_body`.
     """
     fields: dict[str, Any] = dict(chat.fields)
     _keep_stop(fields, chat)
+    if chat.legacy or chat.custom or own_tools:
+        functions = [_function_tool(tool) for tool in chat.tools.tools]
+        fields["tools"] = [*functions, *(provider_tools(fields["tools"]) if chat.provider else ())]
     if chat.legacy or chat.custom:
         fields.pop("functions", None)
         fields.pop("function_call", None)
         fields["messages"] = chat.messages
-        functions = [_function_tool(tool) for tool in chat.tools.tools]
-        fields["tools"] = [*functions, *(provider_tools(fields["tools"]) if chat.provider else ())]
         choice: Any = chat.choice.mode.value
         if chat.choice.name is not None:
             choice = {"type": "function", "function": {"name": chat.choice.name}}

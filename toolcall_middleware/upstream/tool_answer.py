@@ -126,7 +126,7 @@ class ToolAnswer:
         self._is_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
         if status >= 400:
             return State.COLLECTING
-        if not 200 <= status < 300 or status in {204, 205}:
+        if (not 200 <= status < 300 or status in {204, 205}) and not self._form.goes_on:
             return State.PASSING
         return State.SNIFFING if self._chat.stream else State.COLLECTING
 
@@ -145,10 +145,10 @@ class ToolAnswer:
         accepts = None if request.native or request.json is None else request.json.accepts
         hold = request.hold(checked=accepts is not None)
         made = self._form.stream(request.make_choice, request.usage, request.settings, hold, accepts)
-        if request.may_ask_again:
+        if request.may_ask_again and not self._form.goes_on:
             made.wait_for_words()
         if self.offers_tools:
-            made.choices.read_unparsed = _reader_of(self._request.syntax, self._chat, self._settings)
+            made.choices.read_unparsed = _reader_of(self._request.syntax, request.tools.read, self._settings)
         if self._chat.include_usage and self._request.ends_itself:
             made.choices.patience = _PATIENCE
         return made
@@ -208,7 +208,7 @@ class ToolAnswer:
             if not (left or cut) and request.asks_whole():
                 return b""
             error = ToolCallError("upstream_error", "The backend's stream ended without an answer.")
-        elif error is None and (cut or not stream.complete):
+        elif error is None and (cut or not stream.complete) and not stream.choices.asked:
             error = ToolCallError("upstream_error", "The backend's stream broke off before the answer was complete.")
         if error is not None:
             if not left:
@@ -217,7 +217,8 @@ class ToolAnswer:
             return out + self._form.broken(error)
         outcome = stream.choices.outcome
         if not self._is_settled(outcome, left=left):
-            return b""
+            self._form.goes_on = outcome.asked is not None and (stream.leaves_off() or left)
+            return b"" if outcome.asked is None else out
         _warn(outcome.warnings)
         if self._defer and stream.is_due:
             self._is_due = True
@@ -226,9 +227,9 @@ class ToolAnswer:
 
     def _written(self, refusal: ToolCallError) -> bytes | None:
         """The completion with the call that the backend could not read, and whose text its error holds."""
-        if not self.offers_tools or self._request.unparsed is not None:
-            return None
-        unparsed = unparsed_calls(refusal, _reader_of(registry.get("auto"), self._chat, self._settings))
+        may_call = self.offers_tools and self._request.unparsed is None
+        read = _reader_of(registry.get("auto"), self._chat, self._settings)
+        unparsed = unparsed_calls(refusal, read) if may_call else None
         if unparsed is None:
             return None
         self._request.unparsed = unparsed.text
@@ -263,6 +264,8 @@ class ToolAnswer:
                 return self.whole(written)
             if request.repairs(refusal):
                 return None
+            if self._form.goes_on:
+                raise refusal
             return _refused(refusal, self._status, self.headers()["x-toolcall"])
         if chat.stream:
             return self._as_stream(data)
@@ -273,12 +276,7 @@ class ToolAnswer:
                 return None
             raise
         if answer is None:
-            refusal = no_completion(data)
-            if (written := self._written(refusal)) is not None:
-                return self.whole(written)
-            if not self._is_refusal(refusal):
-                raise refusal
-            return None
+            return self._no_answer(data)
         request.is_accepted()
         outcome = answer.outcome
         if not self._is_settled(outcome, left=False):
@@ -291,19 +289,21 @@ class ToolAnswer:
             return self._json(answer.body)
         return self._counted_json(answer.body)
 
+    def _no_answer(self, data: bytes) -> Reply | None:
+        """A response of status 200 that is no chat completion: as of `whole`."""
+        refusal = no_completion(data)
+        if (written := self._written(refusal)) is not None:
+            return self.whole(written)
+        if not self._is_refusal(refusal):
+            raise refusal
+        return None
+
     def _as_stream(self, data: bytes) -> Reply | None:
         """A whole answer to a request for a stream goes the way of a stream."""
         events = as_stream(data)
         if events is None:
-            if not data.strip() and self._request.asks_whole():
-                return None
-            refusal = no_completion(data)
-            if (written := self._written(refusal)) is not None:
-                return self._as_stream(written)
-            if not self._is_refusal(refusal):
-                raise refusal
-            return None
-        out = self._restart(events, left=False)
+            return None if not data.strip() and self._request.asks_whole() else self._no_answer(data)
+        out = self._restart(events, left=self._form.goes_on)
         if self._request.next_body is not None:
             return None
         return Reply(self._status, out, {"content-type": "text/event-stream", **self.headers()})

@@ -1,4 +1,5 @@
-"""Whether a model's backend calls tools itself (`mode=auto`), and the questions that show it.
+"""Whether a model's backend calls tools itself (`mode=auto`), how large its window is (`tools_budget=auto`), and the
+questions that show it.
 
 llama.cpp says at `/props` whether the model's chat template takes tools. Of any other backend, the tokens of a prompt
 tell: with a tool it is longer than without, or the tool was dropped. A short conversation of our own is asked, so that
@@ -26,6 +27,8 @@ from .backend_memory import BackendMemory, Fact, Topic
 
 _log = logging.getLogger("toolcall_middleware")
 FACT = Fact(Topic.TOOLS)
+WINDOW = Fact(Topic.WINDOW)
+_UNKNOWN_WINDOW = 0
 _LEAST_GROWTH = 3  # tokens: a template may write the time of day, and no tool is as short
 _TOOL_WORDS = ("tool", "function", "extra inputs", "extra fields", "unknown field", "unrecognized", "jinja")
 _STATUSES = frozenset({400, 404, 422, 500, 501})  # by which tools are refused
@@ -61,28 +64,61 @@ class Told(NamedTuple):
     body: bytes
 
 
-Questions = Generator[Question, "Told | None", "ToolSupport | None"]
-"""Yields questions, takes the answers (None where no answer came), returns what they show (None: nothing)."""
+class Evidence(NamedTuple):
+    """What answers show; None: nothing."""
+
+    support: ToolSupport | None = None
+    window: int | None = None
+    """In tokens."""
+
+
+Questions = Generator[Question, "Told | None", Evidence]
+"""Yields questions, takes the answers (None where no answer came), returns what they show."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingProof:
-    """Evidence that a request waits for. A host asks the `questions` and gives the result to `learn`."""
+    """Evidence that a request waits for. A host asks the `questions` and gives the result to `learn`.
+
+    support, window: what is wanted.
+    """
 
     model: str
     memory: BackendMemory
+    support: bool = True
+    window: bool = False
 
     @property
     def is_due(self) -> bool:
         """Whether it still has to be asked: another request may have done so meanwhile."""
-        return self.memory.recall(self.model, FACT) in {None, ToolSupport.DOUBTED}
+        lacks_window = self.window and self.memory.recall(self.model, WINDOW) is None
+        lacks_support = self.support and self.memory.recall(self.model, FACT) in {None, ToolSupport.DOUBTED}
+        return lacks_window or lacks_support
 
     def questions(self) -> Questions:
         """What to ask the backend."""
-        return _questions(self.model)
+        props = yield Question(f"/props?model={quote(self.model, safe='')}")
+        told = None if props is None or props.status != 200 else openai.read_value(props.body)
+        window = None
+        if self.window and (window := _window_in_props(told)) is None:
+            models = yield Question("/v1/models")
+            listed = None if models is None or models.status != 200 else openai.read_value(models.body)
+            window = _window_in_models(listed, self.model)
+        support = None
+        if self.support and (support := _support_in_props(told)) is None:
+            support = yield from _support(self.model)
+        return Evidence(support, window)
 
-    def learn(self, support: ToolSupport | None) -> None:
+    def learn(self, evidence: Evidence) -> None:
         """Remember what the answers showed."""
+        if self.window:
+            self.memory.note(self.model, WINDOW, value=evidence.window or _UNKNOWN_WINDOW)
+            size = "no window is known" if evidence.window is None else f"a window of {evidence.window} tokens"
+            _log.info("The backend of %s: %s.", shown(self.model), size)
+        if self.support:
+            self._learn_support(evidence.support)
+
+    def _learn_support(self, support: ToolSupport | None) -> None:
         self.memory.note(self.model, FACT, value=support)
         said = {None: "nothing shows whether tools reach it", ToolSupport.NONE: "tools go by prompt"}
         _log.info("The backend of %s: %s.", shown(self.model), said.get(support, "tools reach the model"))
@@ -98,10 +134,11 @@ def support_of(chat: ChatRequest, settings: Settings, memory: BackendMemory) -> 
 
 def proof_for(chat: ChatRequest, settings: Settings, memory: BackendMemory) -> PendingProof | None:
     """The evidence that a request waits for; None where it needs none."""
-    if settings.mode != "auto" or not chat.offers_tools:
+    if not chat.offers_tools:
         return None
-    due = support_of(chat, settings, memory) in {None, ToolSupport.DOUBTED}
-    return PendingProof(chat.model, memory) if due else None
+    support = settings.mode == "auto" and support_of(chat, settings, memory) in {None, ToolSupport.DOUBTED}
+    window = settings.tools_budget == "auto" and memory.recall(chat.model, WINDOW) is None
+    return PendingProof(chat.model, memory, support=support, window=window) if support or window else None
 
 
 def refuses_tools(status: int, said: str) -> bool:
@@ -109,11 +146,7 @@ def refuses_tools(status: int, said: str) -> bool:
     return status in _STATUSES and (any(word in said for word in _TOOL_WORDS) or is_models_fault(said))
 
 
-def _questions(model: str) -> Questions:
-    props = yield Question(f"/props?model={quote(model, safe='')}")
-    takes = None if props is None or props.status != 200 else _takes_tools(openai.read_value(props.body))
-    if takes is not None:
-        return ToolSupport.SHOWN if takes else ToolSupport.NONE
+def _support(model: str) -> Generator[Question, Told | None, ToolSupport | None]:
     body = {"model": model, "messages": _MESSAGES}
     told = yield from _completion({**body, "tools": [_TOOL]})
     if told is None:
@@ -143,11 +176,28 @@ def _said(told: Told) -> str:
     return told.body.decode("utf-8", "replace").lower()
 
 
-def _takes_tools(props: Any) -> bool | None:
+def _support_in_props(props: Any) -> ToolSupport | None:
     match props:
         case {"chat_template_caps": {"supports_tools": bool(takes)}}:
-            return takes
+            return ToolSupport.SHOWN if takes else ToolSupport.NONE
     return None
+
+
+def _window_in_props(props: Any) -> int | None:
+    """llama.cpp's: the tokens of one slot."""
+    match props:
+        case {"default_generation_settings": {"n_ctx": int(tokens)}} if tokens > 0:
+            return tokens
+    return None
+
+
+def _window_in_models(listed: Any, model: str) -> int | None:
+    """`max_model_len` of this model, or of the only one (vLLM, SGLang); several gateways call it `context_length`."""
+    rows = listed.get("data") if isinstance(listed, dict) else None
+    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    row = next((row for row in rows if row.get("id") == model), rows[0] if len(rows) == 1 else {})
+    tokens = row.get("max_model_len") or row.get("context_length")
+    return tokens if isinstance(tokens, int) and tokens > 0 else None
 
 
 def _has_call(answer: Any) -> bool:

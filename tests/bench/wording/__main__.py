@@ -124,21 +124,25 @@ def _plain(value: Any) -> Any:
 async def run(url: str, wording: Wording | None, sets: Sequence[QuestionSet], given: argparse.Namespace) -> Score:
     """Ask every question of the sets."""
     reworded = Reworded(Forwarder(url, timeout=_SECONDS), wording)
-    app = ToolCallMiddleware(reworded, mode="prompt", format="json", constrain=given.constrain, retries=0)
+    app = ToolCallMiddleware(
+        reworded, mode="prompt", format="json", constrain=given.constrain, retries=0, choose=given.choose
+    )
     score = Score()
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://app/v1", timeout=_SECONDS) as client:
         for group in sets:
             reworded.functions = [tool["function"] for tool in group.tools]
-            asked = [(question, "required") for question in group.questions[: given.limit]]
-            if not given.required:
+            asked = [(question, given.choice) for question in group.questions[: given.limit]]
+            if given.choice == "auto":
+                asked += [(question, "auto") for question in group.unfitting]
+            elif not given.required:
                 asked += [(question, "auto") for question in (*group.unfitting, *group.questions[::_AUTO_EVERY])]
             for question, choice in asked:
                 reworded.question, reworded.required = question.text, choice == "required"
                 response = await client.post("/chat/completions", json=_body(group, question, choice))
                 answer = read(response.status_code, response.headers["content-type"], response.content, streamed=False)
                 verdict = judge(question, answer)
-                _count(score, question, choice, answer, verdict)
+                _count(score, question, answer, verdict, is_asked=choice == given.choice)
                 if given.log is not None:
                     calls = [[call.name, call.arguments] for call in answer.calls]
                     line = [wording.name if wording else _PRODUCT, choice, question.text, *verdict, calls]
@@ -159,9 +163,11 @@ def _body(group: QuestionSet, question: Question, choice: str) -> dict[str, Any]
     }
 
 
-def _count(score: Score, question: Question, choice: str, answer: Received, verdict: tuple[bool, bool, bool]) -> None:
+def _count(
+    score: Score, question: Question, answer: Received, verdict: tuple[bool, bool, bool], *, is_asked: bool
+) -> None:
     right, named, single = verdict
-    if choice == "required":
+    if is_asked and question.tool:
         score.asked += 1
         score.right += right
         score.named += named
@@ -200,6 +206,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--set", action="append", choices=[one.name for one in SETS], help="this set of questions")
     parser.add_argument("--limit", type=int, metavar="N", help="the first N questions of each set")
     parser.add_argument("--required", action="store_true", help="leave out the questions asked with auto")
+    parser.add_argument("--choice", choices=["required", "auto"], default="required", help="tool_choice")
+    parser.add_argument("--choose", action="store_true", help="the setting of that name")
     parser.add_argument("--constrain", default="auto", help="the setting of that name")
     parser.add_argument("--cold", action="store_true", help="compute each prompt anew: slower, the same every time")
     parser.add_argument("--tokens", action="store_true", help="count the tokens of real agents' tools only")

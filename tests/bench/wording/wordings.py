@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toolcall_middleware.formats.prompt.tools_typescript import declared
+from toolcall_middleware.model import Tool
+
 Function = Mapping[str, Any]
 Show = Callable[[Sequence[Function]], str]
 
@@ -80,6 +83,21 @@ def _signature(function: Function) -> str:
     return f"{function['name']}({', '.join(shown)}): {function.get('description', '')}"
 
 
+def _declared(function: Function) -> str:
+    """TypeScript, with descriptions as comments."""
+    return declared(Tool(function["name"], function.get("description", ""), function.get("parameters") or {}))
+
+
+def _commented(function: Function) -> str:
+    """A signature, and a line for each described argument."""
+    lines = [
+        f"    {key}: {part['description']}"
+        for key, part in _properties(function).items()
+        if isinstance(part, Mapping) and part.get("description")
+    ]
+    return "\n".join([_signature(function), *lines])
+
+
 def _value(key: str, schema: Any) -> Any:
     match schema:
         case {"enum": [first, *_]}:
@@ -111,6 +129,12 @@ def _sample(function: Function) -> str:
     return f"Example: {json.dumps(_call(function))}"
 
 
+def _form(function: Function) -> str:
+    """The form of a call, with the arguments' names for values."""
+    call = _call(function)
+    return json.dumps({**call, "arguments": {key: f"<{key}>" for key in call["arguments"]}})
+
+
 def _first_call(functions: Sequence[Function]) -> str:
     return _fenced(_call(functions[0]))
 
@@ -122,6 +146,7 @@ def _placeholders(_functions: Sequence[Function]) -> str:
 _SCHEMAS = "Each line is one tool: its name, what it does, and the JSON Schema of its arguments."
 _SIGNED = "Each line is one tool: its name, its arguments with their types, and what it does."
 _SAMPLED = "Each tool has its name, its arguments with their types, what it does, and a sample call."
+_TYPED = "Each tool is a TypeScript type: its name, its arguments, and comments that say what they mean."
 _NOW = 'Now call at least one tool: answer with only the JSON code block that holds "tool_calls".'
 _ONLY = '(Answer with only the JSON code block that holds "tool_calls", and call the one tool that fits.)'
 _BLOCK = '(Call the one tool that fits, with a "tool_calls" block.)'
@@ -147,5 +172,39 @@ WORDINGS = (
     ),
     Wording(
         name="schemas, calls", tools=_each(_schema, _sample), listed=_SAMPLED, example=_placeholders, sentence=_BLOCK
+    ),
+    Wording(name="types", tools=_each(_declared), listed=_TYPED, example=_placeholders, sentence=_BLOCK),
+    Wording(
+        name="types, calls", tools=_each(_declared, _sample), listed=_TYPED, example=_placeholders, sentence=_BLOCK
+    ),
+    Wording(name="comments", tools=_each(_commented), listed=_SIGNED, example=_placeholders, sentence=_BLOCK),
+    Wording(
+        name="comments, forms",
+        tools=_each(_commented, _form),
+        listed=_SAMPLED,
+        example=_placeholders,
+        sentence=_BLOCK,
+    ),
+    Wording(
+        name="comments, calls, short",
+        tools=_each(_commented, _sample),
+        listed=_SAMPLED,
+        example=_placeholders,
+        sentence=_SHORT,
+    ),
+    Wording(
+        name="comments, calls, last",
+        tools=_each(_commented, _sample),
+        listed=_SAMPLED,
+        example=_placeholders,
+        sentence=_BLOCK,
+        before=False,
+    ),
+    Wording(
+        name="comments, calls",
+        tools=_each(_commented, _sample),
+        listed=_SAMPLED,
+        example=_placeholders,
+        sentence=_BLOCK,
     ),
 )

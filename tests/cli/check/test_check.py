@@ -54,6 +54,13 @@ def right(report: Report) -> dict[tuple[str, str, str, str], str]:
     }
 
 
+@pytest.mark.parametrize(("make", "verdict"), [(LlamaServer, YES), (TextOnly, NO)])
+async def test_the_setting_choose_is_refused_where_nothing_constrains(make: type[Engine], verdict: Verdict) -> None:
+    options = Options(model="m")
+    assert (await examine(make(), "http://backend/v1", options, Settings(choose=True))).verdict("choose") is verdict
+    assert (await examine(make(), "http://backend/v1", options, Settings())).verdict("choose") is UNKNOWN
+
+
 async def test_vllm_without_its_flags() -> None:
     report = await check(Vllm({"json"}))
     assert set(verdicts(report, "native").values()) == {NO}

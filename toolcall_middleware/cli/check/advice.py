@@ -66,6 +66,16 @@ def advise(report: Report) -> None:
         why["TOOLCALL_SYSTEM_ROLE"] = "system messages are refused"
 
 
+def choosing(report: Report) -> Finding:
+    """Whether the setting `choose` has what it needs."""
+    what = "answers constrained to a call or to text"
+    usual = written_by(report.model, "auto", report.template)
+    kind = working_constraint(report, usual)
+    if kind is None:
+        return Finding("choose", what, Verdict.NO, "the backend constrains nothing: unset TOOLCALL_CHOOSE")
+    return Finding("choose", what, Verdict.YES, f"by {kind}")
+
+
 def _constrain(report: Report, fmt: str) -> None:
     probes = {one.key: one for one in report.findings if one.key.startswith("constrain.")}
     if not probes:

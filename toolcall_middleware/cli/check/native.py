@@ -41,7 +41,7 @@ async def reach(asker: Asker) -> list[Finding]:
         while True:
             question = questions.send(await asker.told(question.path, question.body))
     except StopIteration as over:
-        support = over.value
+        support = over.value.support
     what = "tools reach the model"
     if support is None:
         return [Finding(REACH, what, Verdict.UNKNOWN, "neither /props nor a count of tokens shows it")]

@@ -120,6 +120,8 @@ async def examine(
         report.complete = False
         report.findings.append(Finding("gone", "answers, several times in a row", Verdict.NO, str(error)))
     advice.advise(report)
+    if settings.choose:
+        report.findings.append(advice.choosing(report))
     report.requests, report.tokens, report.seconds = meter.requests, meter.tokens, meter.elapsed
     return report
 

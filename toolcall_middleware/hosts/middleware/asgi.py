@@ -104,6 +104,8 @@ class ToolCallMiddleware:
         settings = with_tokenizer(settings)  # now, because it takes time, and its errors are the operator's
         registry.of_settings(settings)
         warn_of_starlette()
+        if settings.choose and (settings.constrain == "off" or settings.mode == "native"):
+            raise SettingsError("choose constrains answers by prompt: unset it, or set constrain=auto and mode=prompt.")
         if settings.allowlist and not settings.by_hand("allowlist_mode"):
             _log.warning(
                 "%s is set and does nothing, because allowlist_mode is off: set it to enforce, warn or off.",

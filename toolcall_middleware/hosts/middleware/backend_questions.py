@@ -1,5 +1,6 @@
 """Questions to the backend beside the client's request, asked through the app itself: how many tokens a text has
-(`/tokenize`), and whether tools reach its models (`mode=auto`). Long texts are counted in a thread.
+(`/tokenize`), whether tools reach its models (`mode=auto`), and how large its window is (`tools_budget=auto`). Long
+texts are counted in a thread.
 
 Also the usage of whole answers to requests without tools, which pass unchanged where they have it.
 """
@@ -16,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...apis.passage import PASSAGE
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
-from ...upstream.tool_support import PendingProof, Told, ToolSupport
+from ...upstream.tool_support import Evidence, PendingProof, Told
 from ...usage.pending_count import PendingCount, meter_for, model_of
 from ...usage.tap import WholeTap
 from ...usage.upstream_tokenizer import Question
@@ -113,7 +114,7 @@ class ToolProofs:
                 proof.learn(await _answered(proof, app, scope, paths))
 
 
-async def _answered(proof: PendingProof, app: ASGIApp, scope: Scope, paths: tuple[str, ...]) -> ToolSupport | None:
+async def _answered(proof: PendingProof, app: ASGIApp, scope: Scope, paths: tuple[str, ...]) -> Evidence:
     questions = proof.questions()
     loop = asyncio.get_running_loop()
     end = loop.time() + _PROOF_SECONDS
@@ -126,8 +127,8 @@ async def _answered(proof: PendingProof, app: ASGIApp, scope: Scope, paths: tupl
             told = None if body is None else Told(status, body)
             question = questions.send(told)
     except StopIteration as over:
-        support: ToolSupport | None = over.value
-        return support
+        evidence: Evidence = over.value
+        return evidence
 
 
 class WholeUsage(Answer):

@@ -1,0 +1,433 @@
+"""`tools_budget`: what the model is shown of many tools, and `find_tools`, which the middleware answers itself."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+import pytest
+from starlette.responses import JSONResponse
+
+from tests.exchange.test_rerun import exchanged, got, shown
+from tests.helpers.fakes import Answer, TextBackend, write_calls
+from toolcall_middleware import ToolCallMiddleware
+
+ARGUMENTS = {"type": "object", "properties": {"place": {"type": "string", "description": "Where."}},
+             "required": ["place"]}  # fmt: skip
+NAMES = ["read", *(f"get_item_{number}" for number in range(30)), "get_weather", "book_flight"]
+ABOUT = {"get_weather": "Tells the weather of a city.", "book_flight": "Books a seat in an airplane."}
+BUDGET = 900
+FOUND = write_calls("json", ("find_tools", {"query": "weather city"}))
+CALL = write_calls("json", ("get_weather", {"place": "Rome"}))
+both = pytest.mark.parametrize("stream", [False, True])
+each_face = pytest.mark.parametrize("face", ["chat", "messages", "responses"])
+
+
+def about(name: str) -> str:
+    return ABOUT.get(name, f"Does what {name} says. It takes its time. " + "More of this is told here. " * 4)
+
+
+TOOLS = [(name, about(name), ARGUMENTS) for name in NAMES]
+
+
+def body_of(face: str, tools: Sequence[tuple[str, str, Mapping[str, Any]]] = TOOLS, /, **fields: Any) -> dict[str, Any]:
+    messages = [{"role": "user", "content": "What is it like there?"}]
+    if face == "messages":
+        own = [{"name": name, "description": said, "input_schema": schema} for name, said, schema in tools]
+        return {"model": "m", "max_tokens": 500, "messages": messages, "tools": own, **fields}
+    if face == "responses":
+        own = [{"type": "function", "name": name, "description": said, "parameters": schema}
+               for name, said, schema in tools]  # fmt: skip
+        return {"model": "m", "input": messages, "tools": own, **fields}
+    own = [{"type": "function", "function": {"name": name, "description": said, "parameters": schema}}
+           for name, said, schema in tools]  # fmt: skip
+    return {"model": "m", "messages": messages, "tools": own, **fields}
+
+
+PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
+
+
+async def send(backend: Any, body: dict[str, Any], *, face: str = "chat", **options: Any) -> httpx.Response:
+    given = {"tools_budget": BUDGET, "format": "json", "faces": "chat,messages,responses", **options}
+    app = ToolCallMiddleware(backend, **given)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://a") as client:
+        return await client.post(PATHS[face], json=body)
+
+
+def events(response: httpx.Response) -> list[dict[str, Any]]:
+    return [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]
+
+
+def said(face: str, response: httpx.Response) -> tuple[str, list[tuple[str, Any]], dict[str, Any]]:
+    """(text, calls, usage) of an answer, whole or streamed."""
+    assert response.status_code == 200, response.text
+    streamed = response.headers["content-type"].startswith("text/event-stream")
+    if face == "chat":
+        return _chat(response, streamed=streamed)
+    if face == "messages":
+        return _messages(response, streamed=streamed)
+    whole = events(response)[-1]["response"] if streamed else response.json()
+    text = "".join(part["text"] for item in whole["output"] if item["type"] == "message" for part in item["content"])
+    calls = [(item["name"], json.loads(item["arguments"])) for item in whole["output"] if "call_id" in item]
+    return text, calls, whole["usage"]
+
+
+def _chat(response: httpx.Response, *, streamed: bool) -> tuple[str, list[tuple[str, Any]], dict[str, Any]]:
+    if not streamed:
+        whole = response.json()
+        message = whole["choices"][0]["message"]
+        calls = [call["function"] for call in message.get("tool_calls") or ()]
+        return message["content"] or "", [(one["name"], json.loads(one["arguments"])) for one in calls], whole["usage"]
+    chunks = events(response)
+    assert len({chunk["id"] for chunk in chunks}) == 1
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    assert [choice["delta"].get("role") for choice in choices].count("assistant") == 1
+    assert len([choice for choice in choices if choice["finish_reason"]]) == 1
+    assert response.text.count("[DONE]") == 1
+    text, made = "", [["", ""] for _ in range(9)]
+    for choice in choices:
+        text += choice["delta"].get("content") or ""
+        for call in choice["delta"].get("tool_calls") or ():
+            made[call["index"]][0] += call["function"].get("name") or ""
+            made[call["index"]][1] += call["function"].get("arguments") or ""
+    usage: dict[str, Any] = next((chunk["usage"] for chunk in chunks if chunk.get("usage")), {})
+    return text, [(name, json.loads(arguments)) for name, arguments in made if name], usage
+
+
+def _messages(response: httpx.Response, *, streamed: bool) -> tuple[str, list[tuple[str, Any]], dict[str, Any]]:
+    if not streamed:
+        whole = response.json()
+        text = "".join(block["text"] for block in whole["content"] if block["type"] == "text")
+        calls = [(block["name"], block["input"]) for block in whole["content"] if block["type"] == "tool_use"]
+        return text, calls, whole["usage"]
+    text = ""
+    usage: dict[str, Any] = {}
+    blocks: dict[int, list[str]] = {}
+    for event in events(response):
+        match event:
+            case {"type": "content_block_start", "index": index, "content_block": {"type": "tool_use", "name": name}}:
+                assert index not in blocks
+                blocks[index] = [name, ""]
+            case {"type": "content_block_delta", "index": index, "delta": {"partial_json": piece}}:
+                blocks[index][1] += piece
+            case {"type": "content_block_delta", "delta": {"text": piece}}:
+                text += piece
+            case {"type": "message_delta"}:
+                usage = event["usage"]
+    assert response.text.count("event: message_start") == 1
+    assert response.text.count("event: message_stop") == 1
+    return text, [(name, json.loads(arguments)) for name, arguments in blocks.values()], usage
+
+
+def front(body: dict[str, Any]) -> str:
+    """The first message that the backend got."""
+    content = body["messages"][0]["content"]
+    assert isinstance(content, str)
+    return content
+
+
+# -- the inner turn --------------------------------------------------------------------------------------------------
+
+
+@both
+@each_face
+async def test_the_middleware_answers_find_tools_and_the_client_gets_the_call(face: str, stream: bool) -> None:
+    backend = TextBackend([f"Let me see.\n{FOUND}", CALL])
+    response = await send(backend, body_of(face, stream=stream), face=face)
+    text, calls, _ = said(face, response)
+    assert (text.strip(), calls) == ("Let me see.", [("get_weather", {"place": "Rome"})])
+    assert "find_tools" not in response.text
+    first, second = backend.bodies
+    assert '"name":"get_weather"' not in front(first)
+    assert "- get_weather: Tells the weather of a city." in front(first).replace("\\n", "\n")
+    assert second["messages"][: len(first["messages"])] == first["messages"]
+    asked, told = second["messages"][len(first["messages"]) :]
+    assert (asked["role"], told["role"]) == ("assistant", "user")
+    assert asked["content"].startswith("Let me see.")
+    assert '"name":"get_weather"' in told["content"].replace(" ", "")
+
+
+@both
+async def test_the_header_counts_what_is_shown(stream: bool) -> None:
+    backend = TextBackend(["Fine."])
+    header = (await send(backend, body_of("chat", stream=stream))).headers["x-toolcall"]
+    found = dict(part.split("=") for part in header.split("; "))
+    assert int(found["tools_shown"]) + int(found["tools_deferred"]) == len(NAMES)
+    assert int(found["tools_deferred"]) > 10
+
+
+@both
+@each_face
+async def test_usage_holds_the_inner_turn(face: str, stream: bool) -> None:
+    backend = TextBackend([FOUND, CALL])
+    fields: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream and face == "chat" else {}
+    response = await send(backend, body_of(face, stream=stream, **fields), face=face, usage="count")
+    usage = said(face, response)[2]
+    prompt = usage.get("prompt_tokens") or usage["input_tokens"]
+    alone = TextBackend([CALL])
+    once = said(face, await send(alone, body_of(face, stream=stream, **fields), face=face, usage="count"))[2]
+    assert prompt > 2 * (once.get("prompt_tokens") or once["input_tokens"])
+
+
+@both
+async def test_a_required_call_comes_after_the_inner_turn(stream: bool) -> None:
+    backend = TextBackend([FOUND, CALL])
+    body = body_of("chat", stream=stream, tool_choice="required", parallel_tool_calls=False)
+    assert said("chat", await send(backend, body))[1] == [("get_weather", {"place": "Rome"})]
+    schema = json.dumps(backend.bodies[0]["response_format"])
+    assert "find_tools" in schema
+    assert "book_flight" in schema
+
+
+@both
+async def test_what_is_checked_before_it_leaves_is_held_over_the_inner_turn(stream: bool) -> None:
+    bad = f"So:\n{write_calls('json', ('read', {'place': 'x'}), ('get_weather', {'place': 3}))}"
+    backend = TextBackend([f"Let me see.\n{FOUND}", bad, CALL])
+    body = body_of("chat", stream=stream)
+    text, calls, _ = said("chat", await send(backend, body, validate_arguments="retry", coerce_arguments=False))
+    assert (text.strip(), calls) == ("Let me see.", [("get_weather", {"place": "Rome"})])
+    assert len(backend.seen) == 3
+
+
+@both
+async def test_a_search_beside_several_choices_is_not_offered(stream: bool) -> None:
+    backend = TextBackend(["Fine."])
+    await send(backend, body_of("chat", stream=stream, n=2))
+    assert "find_tools" not in front(backend.bodies[0])
+
+
+@both
+async def test_a_trace_tells_the_inner_turn_and_is_run_again(stream: bool) -> None:
+    backend = TextBackend([f"Let me see.\n{FOUND}", CALL])
+    request = {"tools": body_of("chat")["tools"]}
+    response, trace = await exchanged(backend, stream=stream, request=request, tools_budget=BUDGET, format="json")
+    decided = {(row.get("what"), row.get("value")) for row in trace.rows if row["kind"] == "decision"}
+    assert {("ask again", "find_tools"), ("tools", "deferred")} <= decided
+    assert shown(trace) == got(response) == [("get_weather", '{"place": "Rome"}')]
+
+
+@both
+async def test_a_loop_of_searches_ends(stream: bool) -> None:
+    backend = TextBackend(lambda _: FOUND)
+    text, calls, _ = said("chat", await send(backend, body_of("chat", stream=stream)))
+    assert (text, calls) == ("", [])
+    assert len(backend.seen) == 4
+
+
+@both
+async def test_calls_before_a_search_are_the_answer(stream: bool) -> None:
+    wrote = write_calls("json", ("read", {"place": "x"}), ("find_tools", {"query": "weather"}))
+    backend = TextBackend([wrote])
+    assert said("chat", await send(backend, body_of("chat", stream=stream)))[1] == [("read", {"place": "x"})]
+    assert len(backend.seen) == 1
+
+
+@both
+async def test_a_search_that_finds_nothing_is_told(stream: bool) -> None:
+    backend = TextBackend([write_calls("json", ("find_tools", {"query": "zzz"})), "I cannot."])
+    assert said("chat", await send(backend, body_of("chat", stream=stream)))[0] == "I cannot."
+    assert "No tool fits" in backend.bodies[1]["messages"][-1]["content"]
+
+
+@both
+@pytest.mark.parametrize("arguments", ["{}", '{"place": 3}', '{"city": "Rome"}'])
+async def test_a_call_from_the_one_line_that_does_not_fit_gets_the_definition(stream: bool, arguments: str) -> None:
+    backend = TextBackend([f"Hm.\n{write_calls('json', ('get_weather', arguments))}", CALL])
+    text, calls, _ = said("chat", await send(backend, body_of("chat", stream=stream), coerce_arguments=False))
+    assert (text.strip(), calls) == ("Hm.", [("get_weather", {"place": "Rome"})])
+    told = backend.bodies[1]["messages"][-1]["content"]
+    assert "The arguments do not fit" in told
+    assert '"required"' in told
+
+
+@both
+async def test_a_call_from_the_one_line_that_fits_needs_no_search(stream: bool) -> None:
+    backend = TextBackend([CALL])
+    assert said("chat", await send(backend, body_of("chat", stream=stream)))[1] == [("get_weather", {"place": "Rome"})]
+    assert len(backend.seen) == 1
+
+
+@both
+async def test_a_search_that_the_token_limit_cuts_is_none(stream: bool) -> None:
+    backend = TextBackend([Answer(FOUND[:70], finish_reason="length")])
+    response = await send(backend, body_of("chat", stream=stream))
+    reasons = [choice["finish_reason"] for event in (events(response) if stream else [response.json()])
+               for choice in event["choices"]]  # fmt: skip
+    assert [reason for reason in reasons if reason] == ["length"]
+    assert len(backend.seen) == 1
+
+
+@both
+@each_face
+async def test_an_error_after_the_inner_turn_is_told_in_the_answer(face: str, stream: bool) -> None:
+    backend = TextBackend([f"Let me see.\n{FOUND}"], chunk_size=12)  # then 500
+    response = await send(backend, body_of(face, stream=stream), face=face)
+    if stream:
+        assert response.status_code == 200
+        assert "Let me see." in response.text
+        assert "the script is used up" in response.text
+    else:
+        assert response.status_code == 500
+
+
+# -- what is shown ---------------------------------------------------------------------------------------------------
+
+
+async def prompt(tools: Sequence[tuple[str, str, Mapping[str, Any]]], budget: Any, **fields: Any) -> str:
+    backend = TextBackend(["Fine."])
+    assert (await send(backend, body_of("chat", tools, **fields), tools_budget=budget)).status_code == 200
+    return front(backend.bodies[0])
+
+
+async def test_what_fits_is_shown_in_full() -> None:
+    assert await prompt(TOOLS, 100_000) == await prompt(TOOLS, None)
+
+
+async def test_first_schemas_are_compacted_then_descriptions_shortened() -> None:
+    schema = {
+        **ARGUMENTS,
+        "additionalProperties": False,
+        "examples": [{"place": f"Town {number}"} for number in range(200)],
+    }
+    tools = [("f", "One sentence. " + "Another one of them. " * 60, schema)]
+    compact = await prompt(tools, 700)
+    assert "Town" not in compact
+    assert "additionalProperties" not in compact
+    assert "Another one of them. " * 59 in compact
+    short = await prompt(tools, 400)
+    assert "One sentence. Another one of them." in short
+    assert "Another one of them. " * 30 not in short
+    assert "find_tools" not in short
+
+
+async def test_a_client_s_own_find_tools_is_left_alone() -> None:
+    backend = TextBackend([write_calls("json", ("find_tools", {"place": "x"}))])
+    tools = [*TOOLS, ("find_tools", "Mine.", ARGUMENTS)]
+    assert said("chat", await send(backend, body_of("chat", tools)))[1] == [("find_tools", {"place": "x"})]
+    assert "tools_deferred" not in front(backend.bodies[0])
+
+
+async def test_the_prompt_s_beginning_stays_from_turn_to_turn() -> None:
+    history: list[dict[str, Any]] = [{"role": "user", "content": "Weather?"}]
+    sent = []
+    for turn in range(4):
+        backend = TextBackend(["Fine."])
+        await send(backend, {**body_of("chat"), "messages": history})
+        sent.append(backend.bodies[0]["messages"])
+        name = ("get_weather", "read", "book_flight", "get_weather")[turn]
+        call = {"id": f"c{turn}", "type": "function", "function": {"name": name, "arguments": '{"place": "x"}'}}
+        history = [
+            *history,
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{turn}", "content": "done"},
+            {"role": "user", "content": "And get_item_29?" if turn == 2 else "And now?"},
+        ]
+    for earlier, later in itertools.pairwise(sent):
+        assert later[: len(earlier)] == earlier
+    whole = json.dumps(sent[-1])
+    assert whole.count('\\"name\\":\\"get_weather\\"') == 1
+    assert whole.count('\\"name\\":\\"book_flight\\"') == 1
+    assert whole.count('\\"name\\":\\"get_item_29\\"') == 1
+
+
+async def test_a_named_tool_is_always_shown() -> None:
+    backend = TextBackend([CALL])
+    choice = {"type": "function", "function": {"name": "get_weather"}}
+    response = await send(backend, body_of("chat", tool_choice=choice))
+    assert said("chat", response)[1] == [("get_weather", {"place": "Rome"})]
+    assert '"name":"get_weather"' in backend.bodies[0]["messages"][-1]["content"]
+
+
+# -- native backends -------------------------------------------------------------------------------------------------
+
+
+class NativeBackend:
+    """Answers with these calls in turn: (name, arguments), or text."""
+
+    def __init__(self, *script: tuple[str, str] | str) -> None:
+        self._script = list(script)
+        self.bodies: list[dict[str, Any]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.bodies.append(json.loads((await receive())["body"]))
+        wrote = self._script.pop(0)
+        message: dict[str, Any] = {"role": "assistant", "content": wrote if isinstance(wrote, str) else None}
+        if not isinstance(wrote, str):
+            function = {"name": wrote[0], "arguments": wrote[1]}
+            message["tool_calls"] = [{"id": "x1", "type": "function", "function": function}]
+        reason = "stop" if isinstance(wrote, str) else "tool_calls"
+        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+        head: dict[str, Any] = {"id": f"a{len(self.bodies)}", "created": 1, "model": "m"}
+        if self.bodies[-1].get("stream"):
+            delta = {**message, "tool_calls": [{"index": 0, **call} for call in message.get("tool_calls", ())]}
+            chunks = [(delta, None), ({}, reason)]
+            told = [{**head, "choices": [{"index": 0, "delta": part, "finish_reason": end}]} for part, end in chunks]
+            data = b"".join(b"data: %s\n\n" % json.dumps(chunk).encode() for chunk in told) + b"data: [DONE]\n\n"
+            kind = b"text/event-stream"
+        else:
+            choices = [{"index": 0, "message": message, "finish_reason": reason}]
+            data = json.dumps({**head, "object": "chat.completion", "choices": choices, "usage": usage}).encode()
+            kind = b"application/json"
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
+        await send({"type": "http.response.body", "body": data})
+
+
+@both
+async def test_a_native_backend_gets_the_same_list_as_tools(stream: bool) -> None:
+    backend = NativeBackend(("find_tools", '{"query": "weather"}'), ("get_weather", '{"place": "Rome"}'))
+    response = await send(backend, body_of("chat", stream=stream), mode="native")
+    assert said("chat", response)[1] == [("get_weather", {"place": "Rome"})]
+    first, second = ([tool["function"]["name"] for tool in body["tools"]] for body in backend.bodies)
+    assert first[-1] == "find_tools"
+    assert second == [*first, "get_weather"]
+    assert [message["role"] for message in backend.bodies[1]["messages"]] == ["user", "assistant", "tool"]
+    if not stream:
+        assert response.json()["usage"]["prompt_tokens"] == 20
+
+
+# -- the window ------------------------------------------------------------------------------------------------------
+
+
+class Windowed:
+    """A text backend that says how large its window is, at `/props` as llama.cpp, or in its list of models as vLLM."""
+
+    def __init__(self, path: str, told: dict[str, Any]) -> None:
+        self.backend = TextBackend(["Fine.", "Fine."])
+        self._path = path
+        self._told = told
+        self.asked: list[str] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["method"] != "GET":
+            await self.backend(scope, receive, send)
+            return
+        self.asked.append(scope["path"])
+        known = scope["path"] == self._path
+        await JSONResponse(self._told if known else {}, 200 if known else 404)(scope, receive, send)
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/props", {"default_generation_settings": {"n_ctx": 3 * BUDGET}}),
+        ("/v1/models", {"data": [{"id": "other", "max_model_len": 9}, {"id": "m", "max_model_len": 3 * BUDGET}]}),
+    ],
+)
+async def test_auto_is_a_third_of_the_window(path: str, told: dict[str, Any]) -> None:
+    backend = Windowed(path, told)
+    app = ToolCallMiddleware(backend, tools_budget="auto", format="json")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://a") as client:
+        for _ in range(2):
+            response = await client.post(PATHS["chat"], json=body_of("chat"))
+            assert "tools_deferred=" in response.headers["x-toolcall"]
+    assert backend.asked.count(path) == 1
+    assert front(backend.backend.bodies[0]) == await prompt(TOOLS, BUDGET)
+
+
+async def test_auto_without_a_known_window_shows_all() -> None:
+    backend = Windowed("/nowhere", {})
+    await send(backend, body_of("chat"), tools_budget="auto")
+    assert front(backend.backend.bodies[0]) == await prompt(TOOLS, None)

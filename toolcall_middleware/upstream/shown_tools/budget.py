@@ -1,0 +1,227 @@
+"""What the model is shown of a request's tools, over all attempts: the settings `tools_budget` and `choose`.
+
+The definitions of deferred tools that are found, called or named follow in the conversation, and stay there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from ...formats.base import ToolFormat
+from ...formats.inner_calls import Asked, InnerTools
+from ...formats.prompt.escaping import describe
+from ...json_schema.validate_arguments import checker_for
+from ...model import ChoiceMode, Tool, ToolCall, ToolResult, ToolSet
+from ...parsing.values.coercion import Coercion, needs_coercion
+from ...request.parse import ChatRequest
+from ...settings import Settings
+from ...usage.tokenizers.base import APPROXIMATE
+from ...usage.tokenizers.load import load
+from ...wire import openai
+from ...wire.new_call_id import new_call_id
+from ..backend_memory import BackendMemory
+from ..constraints import answer_schema
+from ..tool_support import WINDOW
+from .forms import FIND_TOOLS, ShownTools, shown_tools
+from .search import Message, definitions, found, mentions, with_definitions
+
+MAX_SEARCHES = 3
+"""Answers of `find_tools` in one exchange."""
+RESPOND = Tool(
+    "respond",
+    "Answer in words. Call this where no other tool fits.",
+    {
+        "type": "object",
+        "properties": {"text": {"type": "string", "description": "The whole answer."}},
+        "required": ["text"],
+        "additionalProperties": False,
+    },
+)
+_SHARE = 3
+"""Of the window one part in so many is for the tools (`auto`)."""
+
+
+class ToolBudget:
+    """The tools of one request within its budget, over all attempts."""
+
+    def __init__(self, chat: ChatRequest, settings: Settings, memory: BackendMemory) -> None:
+        self._chat = chat
+        self._settings = settings
+        self._memory = memory
+        self._tools = ShownTools(chat.tools.tools)
+        self._defined: dict[str, Tool] = {}  # deferred tools whose definitions the model has
+        self._searches = 0
+        self._said = ""  # the text of earlier answers, with which the client's began
+        self._native = False
+        self.chooses = False
+        """The answer is to be a call: of a tool, or of `respond`."""
+        self._read = self._shown = chat
+
+    @property
+    def form(self) -> str:
+        """In which form the tools are shown."""
+        return self._tools.form
+
+    @property
+    def note(self) -> str:
+        """What `x-toolcall` says of deferred tools."""
+        if not self._tools.deferred:
+            return ""
+        hidden = len(self._tools.deferred) - len(self._defined)
+        return f"; tools_shown={len(self._chat.tools) - hidden}; tools_deferred={hidden}"
+
+    @property
+    def inner(self) -> InnerTools | None:
+        """The calls that the client is not to see."""
+        if not (self._tools.deferred or self.chooses):
+            return None
+        answers = self._searches < MAX_SEARCHES
+        unshown = self._tools.deferred.keys() - self._defined.keys() - self._chat.custom
+        return InnerTools(
+            find=FIND_TOOLS if self._tools.deferred else "",
+            respond=RESPOND.name if self.chooses else "",
+            answers=answers,
+            unshown=unshown if answers else (),
+            faults=self._faults,
+            before=self._said,
+        )
+
+    def _faults(self, name: str, arguments: str) -> list[str]:
+        """What is wrong with a call's arguments, once they have the types of its schema."""
+        schema = self._chat.tools.by_name[name].parameters
+        if self._settings.coerce_arguments and needs_coercion(schema):
+            coercion = Coercion(schema)
+            arguments = coercion.feed(arguments) + coercion.finish()
+        return checker_for(self._chat.tools_raw, self._chat.tools).faults(name, arguments)
+
+    def by_prompt(self, fmt: ToolFormat) -> None:
+        """The tools go into the prompt, written in this format."""
+        render = functools.partial(fmt.render_tools, parallel=True)
+        self._show(render, (fmt.render_tools, self._chat.tools_raw))
+        self._native = False
+        places = self._mentions()
+        self._shown = replace(self._shown, messages=with_definitions(self._chat.messages, places))
+        self.chooses = self._may_choose()
+
+    @property
+    def read(self) -> ChatRequest:
+        """The request as its answer is read: the tools of the middleware are beside the client's."""
+        read = self._read
+        return replace(read, tools=_more(read.tools), listed=_more(read.listed)) if self.chooses else read
+
+    @property
+    def held(self) -> ChatRequest:
+        """The request as the answer is held to it, and as the model is asked."""
+        read = self.read
+        return replace(read, choice=replace(read.choice, mode=ChoiceMode.REQUIRED)) if self.chooses else read
+
+    @property
+    def shown(self) -> ChatRequest:
+        """The request as the model gets it: the tools in the front of the prompt, and the messages with the definitions
+        of others.
+        """
+        shown = self._shown
+        raw = shown.tools_raw + b"\0respond"
+        return replace(shown, tools=_more(shown.tools), tools_raw=raw) if self.chooses else shown
+
+    def _may_choose(self) -> bool:
+        """Whether the answer can be constrained to a call where none must come."""
+        chat, settings = self._chat, self._settings
+        free = chat.choice.mode is ChoiceMode.AUTO and chat.choice.allowed is None
+        own = RESPOND.name in chat.listed.by_name or answer_schema(chat) is not None
+        return settings.choose and settings.constrain != "off" and free and not own
+
+    def natively(self) -> None:
+        """The tools go to the backend as tools. Those that the conversation mentions follow the others."""
+        self._show(_as_json, self._chat.tools_raw)
+        self._mentions()
+        self._native, self.chooses = True, False
+        self._append_defined()
+
+    def _show(self, render: Callable[[Sequence[Tool]], str], key: Any) -> None:
+        chat = self._chat
+        self._read = self._shown = chat
+        budget = _budget(self._settings, self._memory.recall(chat.model, WINDOW)) if chat.offers_tools else None
+        if budget is None:
+            return
+        # `upstream` has no tokenizer here.
+        setting = self._settings.tokenizer
+        count = (APPROXIMATE if setting == "upstream" else load(setting)).count_again
+        tools = chat.tools.tools
+        key = (key, tuple(chat.tools.by_name), setting)
+        may_defer = chat.n == 1 and FIND_TOOLS not in chat.listed.by_name
+        shown = self._tools = shown_tools(tools, budget, lambda some: count(render(some)), key, may_defer=may_defer)
+        if shown.form != "full":
+            raw = b"%s\0%d" % (chat.tools_raw, budget)
+            self._shown = replace(chat, tools=ToolSet.of(shown.front), tools_raw=raw)
+        if shown.deferred:
+            find = shown.front[-1]
+            listed = ToolSet.of([*chat.listed.tools, find])
+            self._read = replace(chat, tools=ToolSet.of([*tools, find]), listed=listed)
+
+    def _mentions(self) -> dict[int, list[Tool]]:
+        choice = self._chat.choice
+        wanted = choice.allowed or ({choice.name} if choice.name else frozenset())
+        deferred = self._tools.deferred
+        places = mentions(self._chat.messages, deferred, wanted) if deferred else {}
+        self._defined = {tool.name: tool for tools in places.values() for tool in tools}
+        return places
+
+    def _append_defined(self) -> None:
+        if self._native and self._defined:
+            self._shown = replace(self._shown, tools=ToolSet.of([*self._tools.front, *self._defined.values()]))
+
+    def answer(self, asked: Asked, fmt: ToolFormat) -> tuple[list[Message], list[Message]]:
+        """The call that the middleware answers, and its result: as text in this format, and as tool messages."""
+        self._said += asked.said
+        text = self._result(asked)
+        call = ToolCall(asked.name, asked.arguments, new_call_id())
+        result = ToolResult(call.name, text, call.id)
+        written = asked.said + fmt.render_calls([call])
+        function = {"name": call.name, "arguments": call.arguments}
+        calls = [{"id": call.id, "type": "function", "function": function}]
+        return (
+            [{"role": "assistant", "content": written}, {"role": "user", "content": fmt.render_results([result])}],
+            [
+                {"role": "assistant", "content": asked.said or None, "tool_calls": calls},
+                {"role": "tool", "tool_call_id": call.id, "content": text},
+            ],
+        )
+
+    def _result(self, asked: Asked) -> str:
+        self._searches += 1
+        deferred = self._tools.deferred
+        if asked.faults:
+            tools = [deferred[asked.name]]
+        else:
+            value = openai.read_value(asked.arguments.encode("utf-8", "replace"))
+            query = value.get("query") if isinstance(value, dict) else None
+            tools = found(query if isinstance(query, str) else asked.arguments, deferred)
+        self._defined.update({tool.name: tool for tool in tools})
+        self._append_defined()
+        if asked.faults:
+            return f"The arguments do not fit: {asked.faults}. The definition:\n{definitions(tools)}\nCall it again."
+        if not tools:
+            return "No tool fits. Call one that you know, search with other words, or answer in words."
+        return f"{definitions(tools)}\nCall the one that fits."
+
+
+def _more(tools: ToolSet) -> ToolSet:
+    return ToolSet.of([*tools.tools, RESPOND])
+
+
+def _budget(settings: Settings, window: int | None) -> int | None:
+    """How many tokens the tools may take."""
+    budget = settings.tools_budget
+    if budget == "auto":
+        return window // _SHARE if window else None
+    return budget if isinstance(budget, int) else None
+
+
+def _as_json(tools: Sequence[Tool]) -> str:
+    return msgspec.json.encode([describe(tool) for tool in tools]).decode()
