@@ -26,7 +26,7 @@ from .response.outcome import FinishedCall
 from .settings import Settings
 from .text_spans import TextSpans
 from .wire import openai
-from .wire.sse import EventReader
+from .wire.chat_answer import ChatAnswer
 
 _MAX_SHOWN = 200
 
@@ -55,56 +55,26 @@ class Answer:
         """All of its text."""
         return "".join(piece.text for piece in self.pieces)
 
-    def take(self, message: Any, row: int) -> None:
-        """A delta or a message."""
-        if not isinstance(message, dict):
-            return
-        content = message.get("content")
-        if isinstance(content, list):
-            content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-        if isinstance(content, str) and content:
-            content = content.encode("utf-8", "replace").decode()  # a lone surrogate cannot be shown
-            last = self.pieces[-1] if self.pieces else None
-            start = 0 if last is None else last.start + len(last.text)
-            self.pieces.append(Piece(start, content, row))
-        for name in openai.REASONING_FIELDS:
-            if isinstance(value := message.get(name), str) and value:
-                self.reasoning += value
-                break
-        if isinstance(calls := message.get("tool_calls"), list):
-            self.native += [call for call in calls if isinstance(call, dict)]
-
 
 def answer_of(rows: Sequence[Row]) -> Answer:
     """What the backend wrote in its last attempt."""
     begin = next((at for at in range(len(rows) - 1, -1, -1) if rows[at]["kind"] == "ask"), 0)
-    told = [(at, row) for at, row in enumerate(rows) if at >= begin and row["kind"] == "backend"]
-    answer = Answer()
-    if not told:
-        return answer
-    first = str(told[0][1].get("data", "")).lstrip()
-    if not first.startswith("{"):
-        reader = EventReader()
-        for at, row in told:
-            for event in reader.feed(str(row.get("data", "")).encode()):
-                if event.data is not None:
-                    _take_chunk(answer, openai.read_value(event.data), at, "delta")
-        return answer
-    whole = "".join(str(row.get("data", "")) for _, row in told)
-    _take_chunk(answer, openai.read_value(whole.encode()), told[-1][0], "message")
+    read = ChatAnswer()
+    for at, row in enumerate(rows):
+        if at >= begin and row["kind"] == "backend":
+            read.feed(str(row.get("data", "")).encode(), at)
+    read.finish()
+    first = read.choice(0)
+    answer = Answer(reasoning=first.reasoning, finish_reason=first.finish_reason)
+    answer.native = [entry for entries in first.entries for entry in entries if isinstance(entry, dict)]
+    if read.error:
+        answer.error = json.dumps(read.error, ensure_ascii=False)[:_MAX_SHOWN]
+    start = 0
+    for row_at, piece in first.pieces:
+        text = piece.encode("utf-8", "replace").decode()  # a lone surrogate cannot be shown
+        answer.pieces.append(Piece(start, text, row_at))
+        start += len(text)
     return answer
-
-
-def _take_chunk(answer: Answer, chunk: Any, row: int, name: str) -> None:
-    if not isinstance(chunk, dict):
-        return
-    if chunk.get("error"):
-        answer.error = json.dumps(chunk["error"], ensure_ascii=False)[:_MAX_SHOWN]
-    choices = chunk.get("choices")
-    for choice in choices if isinstance(choices, list) else []:
-        if isinstance(choice, dict) and choice.get("index", 0) == 0:
-            answer.take(choice.get(name), row)
-            answer.finish_reason = choice.get("finish_reason") or answer.finish_reason
 
 
 def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None = None) -> dict[str, Any]:
@@ -135,7 +105,7 @@ def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
         "native": answer.native[:1000],
         "finish_reason": answer.finish_reason,
         "error": answer.error,
-        "refused": None if again is None else again.got.error,
+        "refused": None if again is None else again.error,
         "tools": list(tools.by_name) if tools is not None else [],
         "prompt": prompt_parts(body, asked),
     }
@@ -181,12 +151,12 @@ def _read(rows: Sequence[Row], summary: dict[str, Any], template: str | None) ->
         calls = [{"name": one.name, "id": one.id, "arguments": one.arguments, "row": one.row} for one in spans.written]
         became = spans.settle(calls, thoughts_last=False)
     else:
-        calls = again.got.calls
+        calls = again.calls
         _tell_outcomes(calls, again.finished)
         became = spans.settle(calls, thoughts_last=again.settings.reasoning != "parse")
         if again.complete:
             spans.tell_near_misses(tools, syntax, thoughts=again.settings.reasoning != "parse")
-            spans.left(became, again.got.content)
+            spans.left(became, again.content)
             spans.tell_refused(became, _why_not(again))
     return _Told(answer, spans, calls, became, again, name, syntax, tools, options, opened)
 
@@ -236,9 +206,9 @@ def _outcome(call: FinishedCall) -> dict[str, Any]:
 
 def _why_not(again: Rerun) -> str:
     """Why a call that is well formed is none of the client's."""
-    if again.got.error is not None:
-        return again.got.error
-    if again.most is not None and len(again.got.calls) >= again.most:
+    if again.error is not None:
+        return again.error
+    if again.most is not None and len(again.calls) >= again.most:
         return f"it stands behind the last one that may come, number {again.most}"
     return "it stands behind the answer's end"
 

@@ -6,12 +6,11 @@ of the backend then. A trace may be anybody's: nothing is loaded or imported tha
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .errors import FormatError, ToolCallError
@@ -30,78 +29,25 @@ from .upstream.prompt_format import PromptFormat
 from .upstream.reasoning_start import ReasoningStart
 from .usage.pending_count import model_of
 from .wire import openai
-from .wire.sse import EventReader
+from .wire.chat_answer import ChatAnswer
 
 _log = logging.getLogger("toolcall_middleware")
 _TOPICS = frozenset(topic.value for topic in Topic)
 _LEFT_OUT = frozenset({"send", "template", "tokenizer", "tool_name_pattern"})
 """Settings that change nothing of an answer that has come, and would have something loaded or run."""
 _READING = frozenset({State.SNIFFING, State.COLLECTING, State.STREAMING, State.TAPPING, State.PASSING})
-_KINDS = ("function", "custom")
-
-
-@dataclass(slots=True)
-class ClientAnswer:
-    """What left for the client: its first choice. Each call has `name`, `id`, `arguments` and the `row` of the
-    backend's piece with which it began.
-    """
-
-    content: str = ""
-    calls: list[dict[str, Any]] = field(default_factory=list)
-    error: str | None = None
-    _reader: EventReader | None = None
-    _begun: bool = False
-
-    def take(self, data: bytes, row: int) -> None:
-        """More of the answer's bytes, which left with that row of the backend's."""
-        if not self._begun and data.strip():
-            self._begun = True
-            self._reader = None if data.lstrip().startswith(b"{") else EventReader()
-        if self._reader is None:
-            self._take_chunk(openai.read_value(data), "message", row)
-            return
-        for event in self._reader.feed(data):
-            if event.data is not None:
-                self._take_chunk(openai.read_value(event.data), "delta", row)
-
-    def _take_chunk(self, chunk: Any, name: str, row: int) -> None:
-        if not isinstance(chunk, dict):
-            return
-        if isinstance(error := chunk.get("error"), dict):
-            self.error = str(error.get("message"))
-        choices = chunk.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
-            if isinstance(choice, dict) and choice.get("index", 0) == 0 and isinstance(said := choice.get(name), dict):
-                self._take_message(said, row)
-
-    def _take_message(self, said: dict[str, Any], row: int) -> None:
-        if isinstance(content := said.get("content"), str):
-            self.content += content
-        if isinstance(legacy := said.get("function_call"), dict):
-            self._take_call({"index": 0, "function": legacy}, 0, row)
-        calls = said.get("tool_calls")
-        for at, call in enumerate(calls if isinstance(calls, list) else ()):
-            if isinstance(call, dict):
-                self._take_call(call, at, row)
-
-    def _take_call(self, entry: dict[str, Any], at: int, row: int) -> None:
-        index = entry.get("index", at)
-        if index == len(self.calls):
-            self.calls.append({"name": "", "id": entry.get("id"), "arguments": "", "row": row})
-        if not isinstance(index, int) or not 0 <= index < len(self.calls):
-            return  # none of ours: a trace may say anything
-        call = self.calls[index]
-        for inner in (entry[kind] for kind in _KINDS if isinstance(entry.get(kind), dict)):
-            call["name"] += name if isinstance(name := inner.get("name"), str) else ""
-            arguments = inner.get("arguments", inner.get("input")) or ""
-            call["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
 
 @dataclass(slots=True)
 class Rerun:
     """What became of an exchange."""
 
-    got: ClientAnswer
+    content: str
+    """The text that the client got, of the first choice."""
+    calls: list[dict[str, Any]]
+    """The client's calls: `name`, `id`, `arguments`, and the `row` of the backend's piece with which each began."""
+    error: str | None
+    """The message of the error that the client got."""
     finished: Sequence[FinishedCall]
     """The calls that the model finished, with their outcomes."""
     settings: Settings
@@ -137,14 +83,19 @@ def rerun(rows: Sequence[Row], summary: Mapping[str, Any], template: str | None)
         own = settings.layer(chat.overrides, "request")
         chosen = PromptFormat(chat, own, memory).chosen
         opened = ReasoningStart(chat, own, memory, chosen).opened(constrained=False)
-        exchange, got = Exchange(settings, memory, always=always), ClientAnswer()
-        _drive(exchange, got, rows, begin, is_over=summary.get("end") in ("complete", "error"))
-    _recall_ids(got.calls, rows[begin:])
+        exchange, got = Exchange(settings, memory, always=always), ChatAnswer()
+        error = _drive(exchange, got, rows, begin, is_over=summary.get("end") in ("complete", "error"))
+    got.finish()
+    first = got.choice(0)
+    calls = [{"name": call.name, "id": call.id, "arguments": call.arguments, "row": call.mark} for call in first.calls]
+    _recall_ids(calls, rows[begin:])
     name = own.format
     if exchange.native:
         chosen, name = registry.get("auto"), "auto"
     return Rerun(
-        got=got,
+        content=first.text,
+        calls=calls,
+        error=str(got.error.get("message")) if error is None and isinstance(got.error, dict) else error,
         finished=exchange.report,
         settings=own,
         syntax=chosen if exchange.offers_tools else registry.plain(),
@@ -156,18 +107,23 @@ def rerun(rows: Sequence[Row], summary: Mapping[str, Any], template: str | None)
     )
 
 
-def _drive(exchange: Exchange, got: ClientAnswer, rows: Sequence[Row], begin: int, *, is_over: bool) -> None:
-    """Feed an exchange with what happened from the row `begin` on. is_over: the last answer has all come."""
+def _drive(exchange: Exchange, got: ChatAnswer, rows: Sequence[Row], begin: int, *, is_over: bool) -> str | None:
+    """Feed an exchange with what happened from the row `begin` on. is_over: the last answer has all come.
+
+    Returns the message of the error that it failed with.
+    """
+    failed: str | None = None
 
     def tell(event: Happened, row: int) -> None:
+        nonlocal failed
         for action in exchange.receive(event):
             match action:
                 case Send(data):
-                    got.take(data, row)
+                    got.feed(data, row)
                 case Forward() if isinstance(event, Body):
-                    got.take(event.data, row)
+                    got.feed(event.data, row)
                 case Fail(error):
-                    got.error = error.message
+                    failed = error.message
 
     tell(Request(str(rows[begin].get("data", "")).encode()), begin)
     cut = False
@@ -192,19 +148,23 @@ def _drive(exchange: Exchange, got: ClientAnswer, rows: Sequence[Row], begin: in
                 pass
     if is_over and not cut and exchange.state in _READING:
         tell(Body(b"", last=True), len(rows) - 1)
+    return failed
 
 
 def _recall_ids(calls: list[dict[str, Any]], rows: Sequence[Row]) -> None:
     """Give the calls the ids that the client got: an exchange makes new ones each time."""
-    sent = ClientAnswer()
+    sent = ChatAnswer()
+    known: list[tuple[Any, Any]] = []
     for row in rows:
         if row["kind"] == "client" and row.get("step") == "call":
-            sent.calls.append({"name": row.get("name"), "id": row.get("id")})
-        elif row["kind"] == "client":
-            sent.take(str(row.get("data", "")).encode(), -1)
-    for call, known in zip(calls, sent.calls, strict=False):
-        if call["name"] == known["name"]:
-            call["id"] = known["id"]
+            known.append((row.get("name"), row.get("id")))
+        elif row["kind"] == "client" and "step" not in row:
+            sent.feed(str(row.get("data", "")).encode())
+    sent.finish()
+    known += [(call.name, call.id) for call in sent.choice(0).calls]
+    for call, (name, call_id) in zip(calls, known, strict=False):
+        if call["name"] == name:
+            call["id"] = call_id
 
 
 def _circumstances(

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from ..wire.chat_answer import ChatAnswer, Choice
 from ..wire.openai import read_value
-from ..wire.sse import EventReader
 from .recorder import Row
 
 Message = dict[str, Any]
@@ -33,7 +33,10 @@ def content_of(rows: Sequence[Row]) -> dict[str, str]:
 def answers_of(rows: Sequence[Row]) -> list[Message]:
     """The messages of an exchange's answer, one a choice: `parts` with their `type`, and `finish_reason`."""
     steps = [row for row in rows if row["kind"] == "client" and "step" in row]
-    return _stepped(steps) if steps else _written("".join(_said(rows, "client")).encode("utf-8", "replace"))
+    if steps:
+        return _stepped(steps)
+    answer = ChatAnswer.of("".join(_said(rows, "client")).encode("utf-8", "replace"))
+    return [_of_choice(choice) for _, choice in sorted(answer.choices.items())]
 
 
 def _said(rows: Sequence[Row], kind: str) -> list[str]:
@@ -81,7 +84,7 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def _output(message: Message, reason: Any) -> Message:
-    reasoning = next((text for name in ("reasoning", "reasoning_content") if (text := message.get(name))), None)
+    reasoning = message.get("reasoning")
     parts = [{"type": "reasoning", "content": reasoning}] if reasoning else []
     parts += [*_texts(message.get("content")), *_calls(_dicts(message.get("tool_calls")))]
     return {"role": "assistant", "parts": parts, "finish_reason": reason or ""}
@@ -111,58 +114,13 @@ def _stepped(steps: Sequence[Row]) -> list[Message]:
     return [_output({"reasoning": reasoning, "content": text, "tool_calls": entries}, reason)]
 
 
-def _written(answer: bytes) -> list[Message]:
-    """The messages of a chat answer, as its bytes say."""
-    return _whole(answer) if answer.lstrip().startswith(b"{") else _streamed(answer)
-
-
-def _whole(answer: bytes) -> list[Message]:
-    top = read_value(answer)
-    found = []
-    for choice in _dicts(top.get("choices") if isinstance(top, dict) else None):
-        message = choice.get("message")
-        found.append(_output(message if isinstance(message, dict) else {}, choice.get("finish_reason")))
-    return found
-
-
-def _streamed(answer: bytes) -> list[Message]:
-    """The same of a stream of ours: a call opens with its name and goes on with pieces of its arguments."""
-    pieces: dict[int, dict[str, list[str]]] = {}
-    calls: dict[int, list[dict[str, Any]]] = {}
-    reasons: dict[int, Any] = {}
-    events = EventReader()
-    for event in [*events.feed(answer), *events.finish()]:
-        top = read_value(event.data)
-        for choice in _dicts(top.get("choices") if isinstance(top, dict) else None):
-            index = choice.get("index")
-            delta = choice.get("delta")
-            if not isinstance(index, int) or not isinstance(delta, dict):
-                continue
-            texts = pieces.setdefault(index, {})
-            for name in ("content", "reasoning", "reasoning_content"):
-                if isinstance(text := delta.get(name), str):
-                    texts.setdefault(name, []).append(text)
-            for entry in _dicts(delta.get("tool_calls")):
-                _grow(calls.setdefault(index, []), entry)
-            reasons[index] = choice.get("finish_reason") or reasons.get(index)
-    found = []
-    for index, texts in sorted(pieces.items()):
-        message: Message = {name: "".join(parts) for name, parts in texts.items()}
-        entries = [
-            {**call, call["kind"]: {"name": call["name"], call["key"]: "".join(call["written"])}}
-            for call in calls.get(index, ())
-        ]
-        found.append(_output({**message, "tool_calls": entries}, reasons.get(index)))
-    return found
-
-
-def _grow(calls: list[dict[str, Any]], entry: dict[str, Any]) -> None:
-    kind = "custom" if isinstance(entry.get("custom"), dict) else "function"
-    inner = entry.get(kind)
-    if not isinstance(inner, dict):
-        return
-    key = "input" if kind == "custom" else "arguments"
-    if "name" in inner:
-        calls.append({"id": entry.get("id"), "kind": kind, "key": key, "name": inner["name"], "written": []})
-    if calls and isinstance(inner.get(key), str):
-        calls[-1]["written"].append(inner[key])
+def _of_choice(choice: Choice) -> Message:
+    entries = [
+        {
+            "id": call.id,
+            call.kind: {"name": call.name, "input" if call.kind == "custom" else "arguments": call.arguments},
+        }
+        for call in choice.calls
+    ]
+    message = {"reasoning": choice.reasoning, "content": choice.text, "tool_calls": entries}
+    return _output(message, choice.finish_reason)

@@ -23,9 +23,9 @@ from ...response.reasoning import OpenThought
 from ...settings import Settings
 from ...text_spans import TextSpans
 from ...wire import openai
-from ...wire.sse import EventReader
+from ...wire.chat_answer import ChatAnswer
 from ..command import UsageError, read_file, template_of
-from ..faces.answers import FaceAnswer, api_of, read_answer
+from ..faces.answers import FaceAnswer, api_of, is_stream, read_answer
 from ..faces.bodies import face_of
 from .trace import safe, show_trace
 
@@ -91,20 +91,15 @@ def capture(data: bytes) -> dict[int, Captured]:
     api = api_of(data)
     if api is not None:
         return {0: _from_face(read_answer(api, data))}
-    start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith((b"data:", b"event:", b":", b"id:", b"retry:")):
-        return _from_stream(data)
-    fields = openai.read_object(data) if start.startswith(b"{") else None
-    if fields is not None and "choices" in fields:
-        found: dict[int, Captured] = {}
-        for number, choice in enumerate(_objects(openai.read_value(fields["choices"]))):
-            one = found[number] = Captured(finish_reason=choice.get("finish_reason"))
-            _add(one, choice.get("message"))
-        return found or {0: Captured(error=_EMPTY)}
-    error = None if fields is None else _error(openai.read_value(fields.get("error")))
-    if error is not None:
-        return {0: Captured(error=error)}
-    return {0: Captured(text=data.decode("utf-8", "replace"))}
+    answer = ChatAnswer.of(data)
+    error = _error(answer.error)
+    if not (is_stream(data) or answer.has_choices or error):
+        return {0: Captured(text=data.decode("utf-8", "replace"))}
+    found = {
+        index: Captured(choice.text, choice.reasoning, choice.finish_reason, error, choice.entries)
+        for index, choice in answer.choices.items()
+    }
+    return found or {0: Captured(error=error or _EMPTY)}
 
 
 def _from_face(answer: FaceAnswer) -> Captured:
@@ -117,51 +112,10 @@ def _from_face(answer: FaceAnswer) -> Captured:
     return Captured(answer.text, answer.reasoning, answer.finish_reason, answer.error, native)
 
 
-def _from_stream(data: bytes) -> dict[int, Captured]:
-    reader = EventReader()
-    found: dict[int, Captured] = {}
-    error = None
-    for event in [*reader.feed(data), *reader.finish()]:
-        chunk = openai.read_value(event.data) if event.data is not None else None
-        if not isinstance(chunk, dict):
-            continue
-        error = error or _error(chunk.get("error"))
-        for choice in _objects(chunk.get("choices")):
-            index = choice.get("index")
-            one = found.setdefault(index if isinstance(index, int) else 0, Captured())
-            _add(one, choice.get("delta"))
-            one.finish_reason = choice.get("finish_reason") or one.finish_reason
-    if not found:
-        error = error or _EMPTY
-        found[0] = Captured()
-    for one in found.values():
-        one.error = error
-    return found
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
 def _error(value: Any) -> str | None:
     """The words of an error as OpenAI's API and its likes write it."""
     message = value.get("message") if isinstance(value, dict) else value
     return message if isinstance(message, str) and message else None
-
-
-def _add(one: Captured, message: Any) -> None:
-    if not isinstance(message, dict):
-        return
-    content = message.get("content")
-    if isinstance(content, list):
-        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    one.text += content if isinstance(content, str) else ""
-    for name in ("reasoning", "reasoning_content"):
-        value = message.get(name)
-        one.reasoning += value if isinstance(value, str) else ""
-    calls = message.get("tool_calls")
-    if isinstance(calls, list):
-        one.native.append(calls)
 
 
 def replay(
