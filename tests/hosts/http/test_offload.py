@@ -28,7 +28,7 @@ from toolcall_middleware.exchange import Exchange
 from toolcall_middleware.hosts.http import offload
 from toolcall_middleware.hosts.http.offload import LARGE, Held, offloaded
 from toolcall_middleware.hosts.middleware import asgi
-from toolcall_middleware.hosts.middleware.observed import exchange_for
+from toolcall_middleware.hosts.middleware.asgi import exchange_for
 from toolcall_middleware.upstream.tool_answer import ToolAnswer
 
 _SIZE = 1 << 20

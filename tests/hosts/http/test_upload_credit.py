@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.hosts.http.upload import Upload
+from toolcall_middleware.hosts.http.bodies import Upload
 
 
 async def test_a_quick_beginning_buys_no_silence() -> None:

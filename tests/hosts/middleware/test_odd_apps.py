@@ -19,8 +19,7 @@ from starlette.types import Receive, Scope, Send
 from tests.helpers.asgi_client import BLOCK, JSON_TYPE, Client, ask, middleware, read_body
 from tests.helpers.fakes import TextBackend
 from toolcall_middleware.errors import SettingsError, ToolCallError
-from toolcall_middleware.hosts.http.bodies import Inflate
-from toolcall_middleware.hosts.http.upload import in_the_clear
+from toolcall_middleware.hosts.http.bodies import Inflate, in_the_clear
 from toolcall_middleware.hosts.middleware.rate_limit import require_limits
 from toolcall_middleware.hosts.middleware.tenants import Tenancy
 from toolcall_middleware.settings import Settings

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -271,6 +273,19 @@ async def test_an_upstream_that_is_asked_instead_does_not_count_again(
             for path, body in (*KINDS.values(),):
                 assert (await client.post(path, content=body)).status_code == 429
     assert (len(busy.bodies), len(good.bodies)) == (1, 2)
+
+
+async def test_a_storage_that_never_answers_is_waited_for_once() -> None:
+    all_of_them = {"rate_limit": "1/hour", "request_limit": "1/hour", "token_limit": "1/hour"}
+    with socket.socket() as hole:
+        hole.bind(("127.0.0.1", 0))
+        hole.listen()
+        app = limited(rate_limit_storage=f"redis://127.0.0.1:{hole.getsockname()[1]}", **all_of_them)
+        start = time.monotonic()
+        assert (await post(app, ask(3))).status == 200
+        assert time.monotonic() - start < 3
+        assert app._rates is not None
+        await app._rates.aclose()
 
 
 async def test_a_redis_counts_for_all_workers(redis: RedisServer) -> None:

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp, Message, Scope
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcall_middleware import Settings
 from toolcall_middleware.hosts.http.client_library import httpx
+from toolcall_middleware.hosts.http.paths import is_chat
 from toolcall_middleware.hosts.proxy.app import Proxy
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
+from toolcall_middleware.hosts.proxy.upstream.masking import Mask, MaskedAnswer
 
 # Nothing in these tests takes this long; it only turns a hang into a failure.
 PATIENCE = 5.0
@@ -63,6 +65,17 @@ def says(*answer: bytes) -> Conversation:
 def chunk(data: bytes) -> bytes:
     """One piece of a chunked body."""
     return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def masked(app: ASGIApp, *secrets: str) -> ASGIApp:
+    """`app` as an upstream: its answers are masked, and errors of chat completions get OpenAI's envelope."""
+    mask = Mask(secrets)
+
+    async def upstream(scope: Scope, receive: Receive, send: Send) -> None:
+        answer = MaskedAnswer(send, mask, chat=is_chat(scope, ("/chat/completions",)))
+        await app(scope, receive, answer.send)
+
+    return upstream
 
 
 class Uvicorn(uvicorn.Server):

@@ -14,11 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
 
-from toolcall_middleware.hosts.proxy.upstream.error_envelope import ErrorEnvelope
 from toolcall_middleware.hosts.proxy.upstream.masking import Mask, MaskedStream, secrets_of
 
 from ...observe.test_traces import written
-from .proxy_servers import ask, scope_of, serving
+from .proxy_servers import ask, masked, scope_of, serving
 from .routing import Proxies, http, table
 
 KEY = 'sk-ab/cd"ef+1234567890'
@@ -50,8 +49,7 @@ class Says:
 
 
 async def answer_of(app: Says, path: str = "/v1/embeddings") -> Any:
-    envelope = ErrorEnvelope(app, paths=("/chat/completions",), secrets=secrets_of(KEY, None, ()))
-    return await ask(envelope, scope_of(path, method="POST"))
+    return await ask(masked(app, *secrets_of(KEY, None, ())), scope_of(path, method="POST"))
 
 
 @pytest.mark.parametrize("form", quoted(KEY))

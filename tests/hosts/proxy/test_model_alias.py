@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolcall_middleware.hosts.proxy.upstream.error_envelope import ErrorEnvelope
 from toolcall_middleware.hosts.proxy.upstream.model_alias import AliasedAnswer, model_of, with_model
 
-from .proxy_servers import Answer, ask, scope_of
+from .proxy_servers import Answer, ask, masked, scope_of
 
 EVENTS = (
     b': hi\n\nevent: x\nid: 7\ndata: {"model": "own", "a": [1.50, {"model": "inner"}]}\n\n'
@@ -121,14 +120,14 @@ def test_the_model_of_a_body() -> None:
 # --- refusals
 
 
-def refusing(status: int, *pieces: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> ErrorEnvelope:
+def refusing(status: int, *pieces: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> ASGIApp:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": status, "headers": list(headers)})
         for piece in pieces:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    return ErrorEnvelope(app, paths=("/chat/completions",), secrets=("sk-upstream-key",))
+    return masked(app, "sk-upstream-key")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +187,7 @@ async def test_an_error_in_tiny_pieces_takes_no_longer_than_it_has_pieces() -> N
 
     begin = time.process_time()
     scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": []}
-    await ErrorEnvelope(drips, paths=("/chat/completions",))(scope, _nothing, send)
+    await masked(drips)(scope, _nothing, send)
     assert time.process_time() - begin < 3
     assert sent[0]["status"] == 500
     assert len(sent) == 2

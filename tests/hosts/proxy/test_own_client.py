@@ -18,9 +18,9 @@ from tests.helpers.certificates import certificate_of, needs_openssl
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.asking import Progress, Question, Reply, RequestBody
 from toolcall_middleware.hosts.proxy.upstream.connection import tls_to
-from toolcall_middleware.hosts.proxy.upstream.http1 import dial as dialling
+from toolcall_middleware.hosts.proxy.upstream.http1 import connection as dialling
 from toolcall_middleware.hosts.proxy.upstream.http1.client import OriginClient
-from toolcall_middleware.hosts.proxy.upstream.http1.dial import dial
+from toolcall_middleware.hosts.proxy.upstream.http1.connection import dial
 
 from .proxy_servers import PATIENCE, chunk, raw_upstream, read_request
 

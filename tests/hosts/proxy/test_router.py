@@ -19,8 +19,7 @@ from starlette.types import Receive, Scope, Send
 from tests.helpers.fakes import Answer, Refusal, TextBackend, write_calls
 from toolcall_middleware import Settings, create_proxy
 from toolcall_middleware.hosts.proxy.router import Router
-from toolcall_middleware.hosts.proxy.upstream.config import UpstreamConfig
-from toolcall_middleware.hosts.proxy.upstream.upstream import Upstream, in_turn
+from toolcall_middleware.hosts.proxy.upstream.upstream import Upstream, UpstreamConfig, in_turn
 from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 
 from .proxy_servers import PATIENCE, raw_upstream, read_request, scope_of, serving

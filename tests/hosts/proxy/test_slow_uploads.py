@@ -16,8 +16,8 @@ from tests.helpers.asgi_client import CALL, ask, middleware
 from tests.helpers.fakes import TextBackend
 from tests.helpers.stream_rules import check_error
 from toolcall_middleware import Settings, ToolCallError
+from toolcall_middleware.hosts.http.bodies import Upload
 from toolcall_middleware.hosts.http.client_library import httpx
-from toolcall_middleware.hosts.http.upload import Upload
 from toolcall_middleware.hosts.proxy.router import Router
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.hosts.proxy.upstream.limits import Limits

@@ -13,8 +13,7 @@ from starlette.types import Receive, Scope, Send
 from tests.helpers.asgi_client import JSON_TYPE, TOOL, Client, ask, middleware
 from toolcall_middleware import Settings, create_proxy
 from toolcall_middleware.hosts.proxy.app import Proxy
-from toolcall_middleware.hosts.proxy.upstream.config import UpstreamConfig
-from toolcall_middleware.hosts.proxy.upstream.upstream import Upstream
+from toolcall_middleware.hosts.proxy.upstream.upstream import Upstream, UpstreamConfig
 
 from .proxy_servers import PATIENCE, scope_of
 from .proxy_servers import ask as drive

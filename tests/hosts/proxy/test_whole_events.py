@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 from openai._streaming import SSEDecoder
 
 from toolcall_middleware import ToolCallError
-from toolcall_middleware.hosts.proxy.upstream.whole_events import WholeEvents
+from toolcall_middleware.hosts.proxy.upstream.forwarder import WholeEvents
 
 from ...response.streams import DONE, chunk, event, role, says
 from .proxy_servers import PATIENCE, proxying, raw_upstream, read_request

@@ -10,7 +10,7 @@ import time
 from starlette.types import Message, Send
 
 from .bodies import Inflate
-from .headers import ENTITY_HEADERS, OF_ITS_BYTES, without
+from .headers import ENTITY_HEADERS, OF_ITS_BYTES, values_of, without
 from .offload import CODED, LARGE, offloaded
 
 _TAIL = 4096
@@ -116,7 +116,7 @@ class Answer:
 
     def header(self, name: bytes) -> bytes:
         """A header of the answer in lower case, without blanks around it; empty where there is none."""
-        return next((value.strip().lower() for given, value in self.start["headers"] if given.lower() == name), b"")
+        return next(iter(values_of(self.start["headers"], name)), b"").lower()
 
     @property
     def kind(self) -> bytes:
@@ -126,8 +126,7 @@ class Answer:
     @property
     def coding(self) -> str:
         """The content codings; empty for none."""
-        values = [value for name, value in self.start["headers"] if name.lower() == b"content-encoding"]
-        codings = [value.strip().lower() for value in values]
+        codings = [value.lower() for value in values_of(self.start["headers"], b"content-encoding")]
         return b", ".join(coding for coding in codings if coding not in {b"", b"identity"}).decode("latin-1")
 
     def decode(self, limit: int | None) -> None:
@@ -224,38 +223,55 @@ async def no_client(_message: Message) -> None:
 
 
 class PassingAnswer:
-    """Around the client's `send`. `complete`: all of the answer has left."""
+    """An answer that passes `send` as it comes. Subclasses look at it in `started` and `passed`."""
 
-    __slots__ = ("_send", "complete", "first", "size", "status", "tail")
+    __slots__ = ("_send",)
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.status: int | None = None
-        self.size = 0
-        self.first: float | None = None
-        """When the first byte of the body left."""
-        self.complete = False
-        self.tail = AnswerTail()
 
     async def send(self, message: Message) -> None:
         """ASGI's `send`."""
         if message["type"] == "http.response.body":
-            body = message.get("body", b"")
-            if body:
-                self.size += len(body)
-                self.tail.add(body)
-                if self.first is None:
-                    self.first = time.perf_counter()
-            if not message.get("more_body", False):
-                self.complete = True
+            self.passed(message.get("body", b""), last=not message.get("more_body", False))
         elif message["type"] == "http.response.start":
-            self.status = message["status"]
             message = self.started(message)
         await self._send(message)
 
     def started(self, start: Message) -> Message:
         """The head that the client gets."""
         return start
+
+    def passed(self, body: bytes, *, last: bool) -> None:
+        """A piece of the body is about to be sent."""
+
+
+class MeasuredAnswer(PassingAnswer):
+    """`complete`: all of the answer has been sent. `first`: when the first byte of the body was."""
+
+    __slots__ = ("complete", "first", "size", "status", "tail")
+
+    def __init__(self, send: Send) -> None:
+        super().__init__(send)
+        self.status: int | None = None
+        self.size = 0
+        self.first: float | None = None
+        self.complete = False
+        self.tail = AnswerTail()
+
+    def started(self, start: Message) -> Message:
+        """See PassingAnswer."""
+        self.status = start["status"]
+        return start
+
+    def passed(self, body: bytes, *, last: bool) -> None:
+        """See PassingAnswer."""
+        self.complete = self.complete or last
+        if body:
+            self.size += len(body)
+            self.tail.add(body)
+            if self.first is None:
+                self.first = time.perf_counter()
 
 
 class AnswerTail:

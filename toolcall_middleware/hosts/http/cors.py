@@ -13,17 +13,15 @@ from urllib.parse import urlsplit
 
 from starlette.types import Message, Scope, Send
 
-from .headers import Headers
+from .answer import PassingAnswer
+from .headers import Headers, header_of, values_of
 
 _PORT = re.compile(r":[0-9]*$")
-_EXPOSED = b"x-request-id, x-toolcall, x-toolcall-error, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset"
+_RATES = [
+    f"x-ratelimit-{what}{unit}" for unit in ("", "-requests", "-tokens") for what in ("limit", "remaining", "reset")
+]
+_EXPOSED = ", ".join(["x-request-id", "x-toolcall", "x-toolcall-error", *_RATES]).encode()
 _ALLOW_ORIGIN = b"access-control-allow-origin"
-
-
-def header_of(scope: Scope, name: bytes) -> str | None:
-    """The header's value, or None. Two values are joined to one that no list holds."""
-    values = [value for key, value in scope.get("headers", ()) if key.lower() == name]
-    return b", ".join(values).decode("latin-1") if values else None
 
 
 def is_loopback(host: str) -> bool:
@@ -80,20 +78,24 @@ async def send_preflight(scope: Scope, send: Send, origin: str) -> None:
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def with_cors(send: Send, origin: str, *, replace: bool) -> Send:
-    """A `send` whose answers an admitted page may read. `replace`: whatever the app says of it itself."""
+class ReadableAnswer(PassingAnswer):
+    """An answer that an admitted page may read. replace: whatever the app says of it itself."""
 
-    async def send_with_cors(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = list(message.get("headers", ()))
-            own = any(name.lower() == _ALLOW_ORIGIN for name, _ in headers)
-            if replace or not own:
-                kept = [pair for pair in headers if not pair[0].lower().startswith(b"access-control-")]
-                exposed = (b"access-control-expose-headers", _EXPOSED)
-                message = {**message, "headers": [*kept, *_allowing(origin), exposed]}
-        await send(message)
+    __slots__ = ("_origin", "_replace")
 
-    return send_with_cors
+    def __init__(self, send: Send, origin: str, *, replace: bool) -> None:
+        super().__init__(send)
+        self._origin = origin
+        self._replace = replace
+
+    def started(self, start: Message) -> Message:
+        """See PassingAnswer."""
+        headers = list(start.get("headers", ()))
+        if not self._replace and values_of(headers, _ALLOW_ORIGIN):
+            return start
+        kept = [pair for pair in headers if not pair[0].lower().startswith(b"access-control-")]
+        exposed = (b"access-control-expose-headers", _EXPOSED)
+        return {**start, "headers": [*kept, *_allowing(self._origin), exposed]}
 
 
 def _allowing(origin: str) -> Headers:

@@ -9,7 +9,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ...errors import ToolCallError
 from ...log_lines import log_event
-from .headers import Headers
+from .headers import Headers, values_of
 from .request_record import record_of
 
 _log = logging.getLogger("toolcall_middleware")
@@ -52,8 +52,8 @@ def wants_websocket(scope: Scope) -> bool:
     """Whether the request asks for a WebSocket. A server without that protocol hands on the upgrade as a GET."""
     if scope["type"] == "websocket":
         return True
-    upgrades = (value for name, value in scope["headers"] if name.lower() == b"upgrade")
-    return scope["type"] == "http" and any(value.strip().lower() == b"websocket" for value in upgrades)
+    upgrades = values_of(scope["headers"], b"upgrade")
+    return scope["type"] == "http" and any(value.lower() == b"websocket" for value in upgrades)
 
 
 async def refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:

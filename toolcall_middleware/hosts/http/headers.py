@@ -94,6 +94,23 @@ def response_headers(received: Iterable[tuple[bytes, bytes]]) -> Headers:
     return headers
 
 
+def values_of(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
+    """The header's values, in order, without white space around them. name: in lower case."""
+    return [value.strip() for given, value in headers if given.lower() == name]
+
+
+def header_of(scope: Scope, name: bytes) -> str | None:
+    """The header's value, or None. Two values are joined to one that no list holds."""
+    values = values_of(scope.get("headers", ()), name)
+    return b", ".join(values).decode("latin-1") if values else None
+
+
+def logins(headers: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
+    """How a client shows who it is: the values of `authorization`, or else `Bearer KEY` for each `x-api-key`."""
+    headers = list(headers)
+    return values_of(headers, b"authorization") or [b"Bearer " + key for key in values_of(headers, b"x-api-key")]
+
+
 def without(headers: Iterable[tuple[bytes, bytes]], dropped: Container[bytes]) -> Headers:
     """The headers but for those whose name, in lower case, is `dropped`."""
     return [pair for pair in headers if pair[0].lower() not in dropped]

@@ -6,6 +6,8 @@ import re
 
 from starlette.types import Scope
 
+from .headers import values_of
+
 # By an escape of JSON, by an encoding of two bytes a letter, or percent-encoded.
 _SIGNS = (b"\\u", b"\x00", b"%4", b"%6")
 _CHARSETS = re.compile(rb"charset(?:\*\d{0,3}\*?)?\s*=\s*\"?([^\s;\",]*)", re.IGNORECASE)
@@ -27,7 +29,7 @@ def odd_charset(scope: Scope) -> str:
 
     Empty for UTF-8, its subsets, Latin-1, and where no charset is named.
     """
-    kinds = b",".join(value for name, value in scope.get("headers", ()) if name.lower() == b"content-type")
+    kinds = b",".join(values_of(scope.get("headers", ()), b"content-type"))
     # RFC 2231 also has `charset*=`, and some servers read that.
     named = [found[1].decode("latin-1").lower() for found in _CHARSETS.finditer(kinds)]
     return next((name for name in named if name not in _PLAIN_CHARSETS), "")

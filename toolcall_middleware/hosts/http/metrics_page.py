@@ -6,6 +6,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...observe.metrics import Metrics, shared_metrics
 from .errors import send_json
+from .headers import values_of
 
 
 def metrics_app() -> ASGIApp:
@@ -30,7 +31,7 @@ class MetricsApp:
                 send, 405, b'{"error":{"message":"The metrics are read with GET."}}', {"allow": "GET, HEAD"}
             )
             return
-        accept = next((value.decode("latin-1") for name, value in scope["headers"] if name.lower() == b"accept"), "")
+        accept = next(iter(values_of(scope["headers"], b"accept")), b"").decode("latin-1")
         body, content_type = self._metrics.render(accept)
         headers = [
             (b"content-type", content_type.encode("latin-1")),

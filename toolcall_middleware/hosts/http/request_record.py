@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from starlette.types import Scope
 
 from ...observe.report import Report
+from .headers import values_of
 
 # A key of the scope.
 RECORD = "toolcall.request"
@@ -54,7 +55,7 @@ def record_of(scope: Scope) -> Record:
     """The record of the request in `scope`; a new one with the client's own id, kept there, where it has none."""
     record = scope.get(RECORD)
     if not isinstance(record, Record):
-        shown = (value for name, value in scope.get("headers", ()) if name.lower() == b"x-request-id")
+        shown = values_of(scope.get("headers", ()), b"x-request-id")
         sane = next((value.decode() for value in shown if SANE_ID.fullmatch(value)), "")
         record = scope[RECORD] = Record(id=sane)
     return record

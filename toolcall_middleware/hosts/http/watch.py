@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...observe.observers import Observers
 from ...observe.report import Report
-from .answer import PassingAnswer
+from .answer import MeasuredAnswer
 from .request_record import RECORD, Record, record_of
 
 _APIS = (
@@ -38,7 +38,7 @@ async def watched(app: ASGIApp, observers: Observers, scope: Scope, receive: Rec
         kept = [(name, value) for name, value in scope["headers"] if name.lower() not in own]
         scope = {**scope, "headers": [*kept, *own.items()], RECORD: record}
         record.trace = _trace_id(report.sent_on.get("traceparent"))
-    answer = PassingAnswer(send)
+    answer = MeasuredAnswer(send)
     ended = "error"
     try:
         await app(scope, receive, answer.send)
@@ -50,7 +50,7 @@ async def watched(app: ASGIApp, observers: Observers, scope: Scope, receive: Rec
         observers.end(report)
 
 
-def _fill(report: Report, record: Record, answer: PassingAnswer) -> None:
+def _fill(report: Report, record: Record, answer: MeasuredAnswer) -> None:
     report.tenant, report.upstream = record.tenant, record.upstream
     report.status = answer.status
     report.model = report.model or record.model

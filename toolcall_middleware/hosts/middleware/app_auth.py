@@ -12,6 +12,7 @@ from ...errors import ToolCallError
 from ..http.answer import Collected, TooLongError
 from ..http.bodies import giving
 from ..http.errors import send_refusal
+from ..http.headers import values_of
 
 _UNAUTHORIZED = 401
 _MOST = 64 * 1024
@@ -62,7 +63,7 @@ def _is_large(scope: Scope) -> bool:
     """Whether the body is, or may be."""
     if scope["method"] in _BODILESS:
         return False
-    length = next((value for name, value in scope["headers"] if name.lower() == b"content-length"), b"")
+    length = next(iter(values_of(scope["headers"], b"content-length")), b"")
     return not length.isdigit() or int(length[:_DIGITS]) > _LARGE
 
 

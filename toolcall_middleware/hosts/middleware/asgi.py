@@ -29,21 +29,19 @@ from ...settings import Settings, hide_login
 from ...upstream.backend_memory import BackendMemory
 from ...usage.pending_count import completes_whole_answers, model_of, prompt_count
 from ...version import __version__
-from ..http.answer import PassingAnswer
-from ..http.bodies import Replay
-from ..http.cors import admits_origin, header_of, with_cors
+from ..http.answer import MeasuredAnswer
+from ..http.bodies import Replay, cleared, collect
+from ..http.cors import ReadableAnswer, admits_origin
 from ..http.errors import log_refusal
-from ..http.headers import with_length, without
+from ..http.headers import header_of, logins, values_of, with_length, without
 from ..http.offload import WhileHuge, behind, offloaded
 from ..http.request_record import Record, record_of
-from ..http.upload import cleared, collect
 from ..http.watch import watched
 from .app_auth import refuse, refused_by_app
 from .backend_questions import ToolProofs, WholeUsage, wait_for
 from .face_answer import FaceAnswer
 from .face_models import ModelsAnswer
 from .faces import Endpoint, FaceSettings, chat_request, endpoint_of, means_responses, new_face, prepare_passage
-from .observed import exchange_for, tell
 from .responder import Responder
 from .start_up import is_served, refuse_start, warn_of_starlette, with_tokenizer
 from .unread import READ_BY_FACES, check_charset, check_unknown_fields, check_unreadable, is_guarded, pass_without_tools
@@ -52,6 +50,7 @@ from .warmup import warm
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from ...observe.report import Report
     from ...settings.keywords import Keywords
     from .rate_limit import Budget, RateLimiter
     from .tenants import Tenancy
@@ -193,7 +192,7 @@ class ToolCallMiddleware:
             origin = header_of(scope, b"origin")
             if origin is not None and admits_origin(origin, settings.cors_origins):
                 # Our errors are sent from outside of the app's own CORS layer.
-                send = with_cors(send, origin, replace=False)
+                send = ReadableAnswer(send, origin, replace=False).send
         endpoint = endpoint_of(scope, settings) if scope["type"] == "http" and settings.mode != "off" else None
         if endpoint is None:
             await self._other(scope, receive, send)
@@ -316,7 +315,8 @@ class ToolCallMiddleware:
         memory = self._memory.of(_client(scope, settings))
         guarded = is_guarded(settings)
         reads = guarded and settings.mode != "off"
-        exchange = exchange_for(settings, memory, record.report, always=always, writer=writer, guarded=reads)
+        exchange = exchange_for(settings, memory, record.report, writer, always=always)
+        exchange.guarded = reads
         came = body
         try:
             if guarded:
@@ -371,6 +371,19 @@ class ToolCallMiddleware:
                 behind(len(body), exchange.let_go)
 
 
+def exchange_for(
+    settings: Settings, memory: BackendMemory, report: Report | None, writer: AnswerWriter | None, *, always: bool
+) -> Exchange:
+    """A new exchange, observed where there is a report. writer, always: see `Exchange`."""
+    if report is None:
+        exchange = Exchange(settings, memory, defer=True, always=always)
+        exchange.writer = writer
+        return exchange
+    from .observed import observed_exchange
+
+    return observed_exchange(settings, memory, report, writer, always=always)
+
+
 def _units(exchange: Exchange, scope: Scope) -> int:
     """What a request has cost by now: the calls that left for the client, and those that the upstream made itself."""
     passage: Passage | None = scope.get(PASSAGE)
@@ -394,6 +407,8 @@ def _tell(exchange: Exchange, record: Record, *, units: int) -> None:
     record.mode, record.format, record.outcomes = facts.mode, facts.format, facts.outcomes
     record.calls = exchange.emitted_calls if exchange.offers_tools else None
     if record.report is not None:
+        from .observed import tell
+
         tell(exchange, record.report)
         record.report.rate_units = units
 
@@ -414,7 +429,7 @@ class _Caller:
         """Scope and `send` for an answer that is not read: its tokens are those that it states at its end."""
         if self.budget is None:
             return scope, self.send
-        answer = PassingAnswer(self.budget.sender(self.send))
+        answer = MeasuredAnswer(self.budget.sender(self.send))
         self.budget.tokens = answer.tail.tokens
         return {**scope, "headers": [*without(scope["headers"], {_CODINGS}), (_CODINGS, b"identity")]}, answer.send
 
@@ -437,8 +452,7 @@ def _as_it_leaves(body: bytes) -> bytes:
 def _client(scope: Scope, settings: Settings) -> bytes:
     """What tells clients apart, for what is learned from their requests; empty where nothing does."""
     name = settings.tenant_header.encode()
-    names = (name, b"x-api-key") if name == b"authorization" else (name,)
-    values = [value for wanted in names for header, value in scope["headers"] if header.lower() == wanted]
+    values = logins(scope["headers"]) if name == b"authorization" else values_of(scope["headers"], name)
     return values[0] if values else b""
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
 
 from starlette.types import Message, Scope, Send
 
@@ -19,10 +21,9 @@ from ...errors import ToolCallError, on_one_line
 from ...observe.recorder import Recorder
 from ...wire import openai
 from ..http.errors import log_refusal
-from ..http.headers import ENTITY_HEADERS, Headers, without
+from ..http.headers import ENTITY_HEADERS, Headers, values_of, without
 from ..http.offload import offloaded
 from ..http.request_record import record_of
-from ..http.turns import Turns
 
 _NOTE = b"x-toolcall"
 _STREAM = b"text/event-stream"
@@ -151,7 +152,7 @@ class FaceAnswer:
     async def _reply(self, reply: FaceReply) -> None:
         start = self._start or {"type": "http.response.start", "headers": []}
         headers = self._headers(start, [*reply.headers, (b"content-length", b"%d" % len(reply.body))])
-        if not any(name.lower() == b"content-type" for name, _ in headers):
+        if not values_of(headers, b"content-type"):
             headers.append((b"content-type", b"application/json"))
         self._begun = self._over = True
         self._note(reply.body)
@@ -178,7 +179,7 @@ class FaceAnswer:
     def _headers(self, start: Message, own: Sequence[tuple[bytes, bytes]]) -> Headers:
         """The chat answer's headers as the face's answer has them."""
         given = start.get("headers", ())
-        notes = [value for name, value in given if name.lower() == _NOTE]
+        notes = values_of(given, _NOTE)
         dropped = self.asked.dropped_tools if self.asked is not None else ()
         names = ",".join(_STRANGE.sub("_", name[:64]) for name in dropped[:_MOST_NAMED])
         note = b"; ".join([b"api=" + self._face.api.encode(), *notes])
@@ -234,3 +235,57 @@ def _redirected(status: int, location: bytes) -> ToolCallError:
     """The error for a redirect. It leads to chat completions, where a client of another API has nothing to ask."""
     where = f" to {on_one_line(location.decode('latin-1')[:_LONGEST_PLACE])}" if location else ""
     return ToolCallError("upstream_error", f"The backend answered with status {status}, a redirect{where}.")
+
+
+class Turns:
+    """As `asyncio.Lock`, for what is done thousands of times: where none waits, a turn costs no call.
+
+        if turns.taken:
+            await turns.come()
+        turns.taken = True
+        try:
+            ...
+        finally:
+            if turns.waiting:
+                turns.leave()
+            else:
+                turns.taken = False
+
+    taken: a task has the turn. waiting: those that come next.
+    """
+
+    __slots__ = ("taken", "waiting")
+
+    def __init__(self) -> None:
+        self.taken = False
+        self.waiting: deque[asyncio.Future[None]] = deque()
+
+    async def come(self) -> None:
+        """Wait for the turn. A task that is cancelled meanwhile does not get it, and does not hold up others."""
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append(mine)
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled():
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        """Nobody else can take the turn between this and the next one's going on: it stays taken."""
+        while self.waiting:
+            next_one = self.waiting.popleft()
+            if not next_one.done():
+                next_one.set_result(None)
+                return
+        self.taken = False
+
+    async def __aenter__(self) -> None:
+        if self.taken:
+            await self.come()
+        self.taken = True
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        self.leave()

@@ -23,7 +23,7 @@ from ...settings.strictness import admits
 from ...wire.json_input import read_fields
 from ...wire.openai import encode, raw, read_object, read_value
 from ..http.bodies import request_message
-from ..http.headers import request_scope, without
+from ..http.headers import logins, request_scope, values_of, without
 from ..http.paths import is_chat, normal_path, normal_path_of
 from .unread import is_guarded
 
@@ -91,7 +91,7 @@ def endpoint_by_path(scope: Scope) -> Endpoint | None:
 
 def shows_version(scope: Scope) -> bool:
     """Whether a request says which version of Anthropic's API it speaks."""
-    return any(name.lower() == _VERSION for name, _ in scope.get("headers", ()))
+    return bool(values_of(scope.get("headers", ()), _VERSION))
 
 
 def model_asked(scope: Scope) -> str | None:
@@ -175,10 +175,9 @@ def chat_request(
     raw_path = quote(path).encode()
     headers = without(scope.get("headers", ()), _NOT_SENT)
     headers.append((b"content-type", b"application/json"))
-    names = {name.lower() for name, _ in headers}
-    if b"authorization" not in names:
+    if not values_of(headers, b"authorization"):
         # Where a chat completion's key is looked for.
-        headers += [(b"authorization", b"Bearer " + v) for n, v in headers if n.lower() == b"x-api-key"][:1]
+        headers += [(b"authorization", login) for login in logins(headers)][:1]
     scope = {**scope, "path": path, "raw_path": raw_path, "root_path": root, "query_string": b"", "headers": headers}
     if passage is not None:
         scope[PASSAGE] = passage

@@ -20,6 +20,7 @@ from ...observe.report import Attempt, Report
 from ...settings import OPTIONS, Settings
 from ...upstream.backend_memory import BackendMemory
 from ...upstream.conversation import Facts
+from ..http.headers import values_of
 
 # Quotes inside of a string have a backslash, so that no text can look like these.
 _CONTENT = re.compile(rb'(?<!\\)"content": ?"[^"]')
@@ -127,7 +128,7 @@ class ExchangeNotes:
                     known = self._memory.facts(facts.model)
                     recorder.note("settings", begin, values=_recorded(self._settings), known=known)
             case Head(status, headers):
-                kind = next((value for name, value in headers if name.lower() == b"content-type"), b"")
+                kind = next(iter(values_of(headers, b"content-type")), b"")
                 cause = recorder.note("head", begin, status=status, content_type=kind.decode("latin-1")[:128])
             case Body(data):
                 if data:
@@ -228,24 +229,13 @@ class ObservedExchange(Exchange):
         return actions
 
 
-def exchange_for(
-    settings: Settings,
-    memory: BackendMemory,
-    report: Report | None,
-    *,
-    always: bool,
-    guarded: bool = False,
-    writer: AnswerWriter | None = None,
+def observed_exchange(
+    settings: Settings, memory: BackendMemory, report: Report, writer: AnswerWriter | None, *, always: bool
 ) -> Exchange:
-    """A new exchange; observed where there is a report. always, guarded, writer: see `Exchange`."""
-    exchange: Exchange
-    if report is None:
-        exchange = Exchange(settings, memory, defer=True, always=always)
-    else:
-        exchange = observed = ObservedExchange(settings, memory, defer=True, always=always)
-        observed.notes = notes = ExchangeNotes(report, settings, memory)
-        writer = None if writer is None else WatchedWriter(writer, notes)
-    exchange.guarded, exchange.writer = guarded, writer
+    """A new exchange that goes into `report`, as does what its `writer` writes. always: see `Exchange`."""
+    exchange = ObservedExchange(settings, memory, defer=True, always=always)
+    exchange.notes = notes = ExchangeNotes(report, settings, memory)
+    exchange.writer = None if writer is None else WatchedWriter(writer, notes)
     return exchange
 
 

@@ -256,6 +256,7 @@ class Budget:
             return
         seen = await self._limiter.look(window.item, (window.limit.counter, self._tenant.key), cost)
         if seen is None:
+            self._windows.clear()  # the request passes uncounted, and waits for the storage only once
             return
         fits, stats = seen
         window.remaining, window.reset = stats.remaining, stats.reset_time
@@ -291,10 +292,9 @@ class Budget:
 
     def sender(self, send: Send) -> Send:
         """`send` with the headers added, which charges first: calls with each message, tokens with the last one."""
-        counts = "rate_limit" in self._windows
 
         async def charged(message: Message) -> None:
-            if counts:
+            if "rate_limit" in self._windows:
                 await self._charge("rate_limit", self.calls())
             if message["type"] == "http.response.start":
                 pairs = (pair for window in self._windows.values() for pair in window.headers().items())

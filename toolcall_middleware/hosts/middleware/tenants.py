@@ -7,7 +7,6 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from starlette.types import Scope
@@ -15,6 +14,7 @@ from starlette.types import Scope
 from ...errors import SettingsError, ToolCallError, on_one_line
 from ...settings import Settings
 from ...settings.tenants_file import Tenant, Tenants, nobody, read_tenants
+from ..http.headers import logins, values_of
 from .start_up import with_tokenizer
 
 TENANT_KEY = "toolcall.tenant"
@@ -65,11 +65,13 @@ class Tenancy:
             if self._has_changed(self._path):
                 await asyncio.to_thread(self._look, self._path)
         name = scope.get(TENANT_KEY)
-        values = {value for key, value in scope.get("headers", ()) if key.lower() == self._header}
+        headers = scope.get("headers", ())
+        values = set(values_of(headers, self._header))
         if not values and self._header == b"authorization":
-            values = {b"Bearer " + value for key, value in scope.get("headers", ()) if key.lower() == b"x-api-key"}
+            values = set(logins(headers))
         elif not values and self._header == b"x-api-key":
-            values = set(_bearers(scope))
+            shown = (login.partition(b" ") for login in logins(headers))
+            values = {key.strip() for scheme, _, key in shown if scheme.lower() == b"bearer"}
         if len(values) > 1:
             message = f"The header {self._header.decode()} says who asks, and stands there with different values."
             raise ToolCallError("invalid_request", message)
@@ -115,14 +117,6 @@ class Tenancy:
 
             require_limits(self._settings.rate_limit_storage)
         return tenants
-
-
-def _bearers(scope: Scope) -> Iterator[bytes]:
-    """The keys that are shown as `Authorization: Bearer KEY`."""
-    for name, value in scope.get("headers", ()):
-        scheme, _, key = value.strip().partition(b" ")
-        if name.lower() == b"authorization" and scheme.lower() == b"bearer":
-            yield key.strip()
 
 
 def _limits_rates(tenants: Tenants) -> bool:

@@ -16,13 +16,12 @@ from ...errors import ToolCallError, shown
 from ...settings import Settings
 from ...wire.json_input import DECODE_ERRORS, read_fields, without_lone_surrogates
 from ...wire.tool_words import CARRIERS, READS_CALLS, SPEAKS_OF_TOOLS
-from ..http.bodies import Replay
+from ..http.bodies import Replay, cleared, collect
 from ..http.errors import log_refusal
 from ..http.headers import raw_path
 from ..http.hidden_words import hides_words, odd_charset
 from ..http.offload import offloaded
 from ..http.paths import normal_path
-from ..http.upload import cleared, collect
 from .app_auth import refuse, refused_by_app
 
 _LIMITS = (

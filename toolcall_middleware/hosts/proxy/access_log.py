@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 from ...log_lines import pairs
 from ...observe.json_log import lines_of, time_of
 from ...wire.openai import FAILURES
-from ..http.answer import PassingAnswer
+from ..http.answer import MeasuredAnswer
 from ..http.headers import raw_path
 from ..http.request_record import RECORD, SANE_ID, Record
 
@@ -130,7 +130,7 @@ def _trace_in(headers: list[tuple[bytes, bytes]]) -> str | None:
     return None if found is None else found[1].decode()
 
 
-class _LoggedAnswer(PassingAnswer):
+class _LoggedAnswer(MeasuredAnswer):
     """The answer, which gets the request's id."""
 
     __slots__ = ("_id", "calls")
@@ -141,7 +141,7 @@ class _LoggedAnswer(PassingAnswer):
         self.calls: int | None = None
 
     def started(self, start: Message) -> Message:
-        return {**start, "headers": self._headers(start)}
+        return {**super().started(start), "headers": self._headers(start)}
 
     def _headers(self, start: Message) -> list[tuple[bytes, bytes]]:
         headers = []

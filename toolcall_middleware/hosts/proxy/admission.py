@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import re
+import secrets
+import socket
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
-from ...errors import ToolCallError
-from ...settings import Settings
-from ..http.cors import (
-    admits_host,
-    admits_origin,
-    header_of,
-    is_local_origin,
-    is_loopback,
-)
-from ..http.headers import without
+from ...errors import SettingsError, ToolCallError
+from ...settings import Settings, hide_login
+from ..http.cors import admits_host, admits_origin, is_local_origin, is_loopback
+from ..http.headers import Headers, header_of, logins, values_of, without
 from ..http.paths import ends_with, matches, normal_path_of
 from ..http.request_record import record_of
 from ..middleware.tenants import TENANT_KEY
@@ -50,7 +48,7 @@ def _on_loopback(scope: Scope) -> bool:
 
 
 def _has_one_host(scope: Scope) -> bool:
-    hosts = sum(name.lower() == b"host" for name, _ in scope["headers"])
+    hosts = len(values_of(scope["headers"], b"host"))
     return hosts == 1 or (not hosts and scope.get("http_version") == "1.0")
 
 
@@ -94,9 +92,7 @@ class Keys:
 
     def _shown(self, scope: Scope) -> tuple[bytes | None, str | None]:
         """(the key that was shown, its name); None for a key that is not ours."""
-        shown = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
-        if not shown:
-            shown = [b"Bearer " + value for name, value in scope["headers"] if name.lower() == b"x-api-key"]
+        shown = logins(scope["headers"])
         if len(shown) != 1:
             return None, None
         scheme, _, given = shown[0].partition(b" ")
@@ -136,3 +132,85 @@ def check_path(scope: Scope, settings: Settings) -> None:
     if scope["method"] not in _LOOKS and matches(path, _LISTED):
         message = f"{scope['method']} {given[:100]} is not forwarded; the setting forward_paths says what is."
         raise ToolCallError("method_not_allowed", message)
+
+
+_VIA = b"via"
+_PORTS = {"http": 80, "https": 443}
+_LOOPBACK = frozenset({"127.0.0.1", "::1"})
+_EVERY = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not listened on
+
+
+def new_mark() -> bytes:
+    """A name for one proxy in `Via`, unlike that of any other."""
+    return b"toolcall-" + secrets.token_hex(8).encode()
+
+
+def via(scope: Scope) -> Headers:
+    """The `Via` headers of a request."""
+    return [pair for pair in scope["headers"] if pair[0].lower() == _VIA]
+
+
+def marked(scope: Scope, mark: bytes) -> Scope:
+    """The request with the mark added to its `Via`. Raises ToolCallError (508) where the mark is there already."""
+    hops = values_of(scope["headers"], _VIA)
+    if any(mark in hop for hop in hops):
+        message = (
+            "This request has already passed this proxy: the address of an upstream leads back here. "
+            "Correct upstream_url, or the url in the upstreams file."
+        )
+        raise ToolCallError("loop_detected", message, headers={"x-should-retry": "false"})
+    hops.append(b"1.1 " + mark)
+    return {**scope, "headers": [*without(scope["headers"], {_VIA}), (_VIA, b", ".join(hops))]}
+
+
+def refuse_itself(urls: Iterable[str], host: str, port: int) -> None:
+    """Raises SettingsError where one of the upstreams' addresses is the one at which this proxy listens."""
+    for url in urls:
+        if _is_itself(url, host, port):
+            raise SettingsError(
+                f"The upstream {hide_login(url)} is the address of this proxy (--host {host} --port {port}): "
+                "give the backend's own address, or another --port."
+            )
+
+
+def _is_itself(url: str, host: str, port: int) -> bool:
+    try:
+        parts = urlsplit(url)
+        there = parts.port or _PORTS.get(parts.scheme)
+    except ValueError:
+        return False  # refused where the upstream is made
+    if there != port:
+        return False
+    asked, listening = _addresses(parts.hostname or ""), _addresses(host)
+    if listening & _EVERY:
+        return any(_is_of_this_machine(address) for address in asked)
+    # To connect to `0.0.0.0` is to connect to this machine.
+    return bool(asked & listening) or bool(asked & _EVERY and listening & _LOOPBACK)
+
+
+def _addresses(host: str) -> frozenset[str]:
+    """The addresses of a host's name, as far as no name server need be asked."""
+    name = host.strip("[]").rstrip(".").lower()
+    if name == "":
+        return _EVERY
+    if name == "localhost" or name.endswith(".localhost") or name == socket.gethostname().lower():
+        return _LOOPBACK | {name}
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return frozenset({name})
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return frozenset({str(mapped or address)})
+
+
+def _is_of_this_machine(address: str) -> bool:
+    """Whether a socket can be bound to an address."""
+    if address in _EVERY | _LOOPBACK:
+        return True
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.bind((address, 0))
+    except (OSError, ValueError):
+        return False
+    return True

@@ -12,22 +12,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...errors import SettingsError, ToolCallError
 from ...observe.observers import observers_of
 from ...settings import Settings
-from ..http.cors import is_preflight, send_preflight, with_cors
+from ..http.cors import ReadableAnswer, is_preflight, send_preflight
 from ..http.errors import send_json
 from ..http.headers import raw_path
 from ..http.watch import watched
 from ..middleware.face_errors import refuse
 from .access_log import AccessLog, write_to_stdout
-from .admission import Keys, admitted_origin, check_path
+from .admission import Keys, admitted_origin, check_path, marked, new_mark
 from .connections import bound_logging
 from .health import Readiness
 from .lifetime import Lifetime
-from .loops import marked, new_mark
 from .props import with_template
 from .router import Router
-from .upstream.config import UpstreamConfig
 from .upstream.providers import PROVIDERS, with_mode
-from .upstream.upstream import Upstream
+from .upstream.upstream import Upstream, UpstreamConfig
 from .upstreams_file import read_upstreams
 
 if TYPE_CHECKING:
@@ -175,7 +173,7 @@ class Proxy:
                 if is_preflight(scope):
                     await send_preflight(scope, send, origin)
                     return
-                send = with_cors(send, origin, replace=True)
+                send = ReadableAnswer(send, origin, replace=True).send
             if looks and path in {_HEALTH, _READY}:
                 if self._drains:
                     await send_json(send, 503, b'{"status":"draining"}', _LEAVE)

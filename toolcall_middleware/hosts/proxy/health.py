@@ -12,7 +12,7 @@ from starlette.types import Scope, Send
 from ...errors import ToolCallError
 from ..http.errors import send_json
 from ..http.request_record import Record
-from .own_request import ask_for_models
+from .model_list import ask_for_models
 from .upstream.upstream import Upstream
 
 # Seconds: how long to wait for an upstream, and how long its answer holds.

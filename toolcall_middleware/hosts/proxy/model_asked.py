@@ -15,6 +15,7 @@ from starlette.types import Scope
 from ...errors import ToolCallError, shown
 from ...wire.json_input import Members, read_fields, read_members
 from ...wire.openai import read_value
+from ..http.headers import values_of
 from ..http.hidden_words import hides_words, odd_charset
 from .upstream.model_alias import model_of, with_model
 
@@ -121,7 +122,7 @@ def _of_parts(body: bytes) -> Iterator[Asked]:
 
 
 def _content_type(scope: Scope) -> bytes:
-    kinds = [value for name, value in scope["headers"] if name.lower() == b"content-type"]
+    kinds = values_of(scope["headers"], b"content-type")
     if len(kinds) > 1:
         raise _refusal("The request has two content types.")
     return kinds[0].partition(b";")[0].strip().lower() if kinds else b""

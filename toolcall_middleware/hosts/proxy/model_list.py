@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +13,13 @@ from starlette.types import Scope
 
 from ...errors import ToolCallError
 from ...wire.openai import read_value
+from ..http.answer import Collected, TooLongError
+from ..http.bodies import giving
 from ..http.headers import KEYS, without_keys
-from ..http.request_record import Record
-from .own_request import ask_for_models
-from .upstream.config import Rename
-from .upstream.upstream import Upstream
+from ..http.request_record import RECORD, Record
+from ..middleware.tenants import TENANT_KEY
+from .admission import via
+from .upstream.upstream import Rename, Upstream
 
 # Seconds: how long to wait for an upstream's own list, how long it holds, and how long a failure does.
 _PATIENCE = 5.0
@@ -127,3 +130,30 @@ def with_aliases(entries: list[dict[str, Any]], aliases: Sequence[Rename]) -> li
 
 def _entry(name: str, owner: str, known: dict[str, Any]) -> dict[str, Any]:
     return {"object": "model", "created": 0, "owned_by": owner, **known} | {"id": name}
+
+
+_MAX_BYTES = 8 << 20
+
+
+async def ask_for_models(
+    upstream: Upstream, scope: Scope, headers: Iterable[tuple[bytes, bytes]], record: Record
+) -> Collected:
+    """The upstream's answer to `GET /v1/models`; without a body where that has more than 8 MiB.
+
+    scope: of the client's request. headers: sent in place of its own, beside its `Via`.
+    """
+    own: Scope = {
+        **scope,
+        "method": "GET",
+        "path": "/v1/models",
+        "raw_path": b"/v1/models",
+        "root_path": "",
+        "query_string": b"",
+        "headers": [*headers, *via(scope), (b"accept-encoding", b"identity")],
+        RECORD: record,
+        TENANT_KEY: None,
+    }
+    answer = Collected(_MAX_BYTES)
+    with contextlib.suppress(TooLongError):
+        await upstream(own, giving(b"", answer.gone), answer.send)
+    return answer

@@ -8,6 +8,7 @@ with their last answer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import re
@@ -17,22 +18,21 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ...errors import FormatError, SettingsError, ToolCallError, on_one_line
 from ...wire.openai import encode
-from ..http.bodies import giving
+from ..http.answer import PassingAnswer
+from ..http.bodies import cleared, collect, giving
 from ..http.errors import refuse_websocket, send_json, wants_websocket
 from ..http.headers import scope_for_body, without_keys
 from ..http.offload import offloaded
 from ..http.request_record import record_of
-from ..http.upload import cleared, collect
 from ..middleware.asgi import REFUSED
 from ..middleware.face_errors import refuse
 from ..middleware.face_models import ModelsAnswer
 from ..middleware.faces import shows_version
 from .model_asked import Asked, asked_model
 from .model_list import Listing, with_aliases
-from .upstream.config import Rename, UpstreamConfig, aliases_of
 from .upstream.limits import BUSY, retry_after
 from .upstream.model_alias import AliasedAnswer
-from .upstream.upstream import Upstream, in_turn
+from .upstream.upstream import Rename, Upstream, UpstreamConfig, aliases_of, in_turn
 
 logger = logging.getLogger("toolcall_middleware.proxy")
 
@@ -257,35 +257,43 @@ class Router:
                 await refuse(scope, send, refusal)
                 return True
             send = AliasedAnswer(send, model, self._max_response_bytes).send
-        started = False
-        passed_over = False
-
-        async def guarded(message: Message) -> None:
-            nonlocal started, passed_over
-            if not started:
-                if message["type"] == "http.response.start":
-                    # Our own refusals (a tenant's rate) are none of the upstream's.
-                    if REFUSED in asked:
-                        pass
-                    elif record.silent:
-                        upstream.was_silent()
-                        passed_over = record.others
-                    elif record.unreached or message["status"] in BUSY:
-                        upstream.rest(retry_after(message.get("headers", ())))
-                        passed_over = record.others
-                    else:
-                        upstream.spoke()
-                    started = not passed_over
-                if passed_over:
-                    raise _PassedOverError("another upstream is asked")
-            await send(message)
-
         asked = scope_for_body(scope, len(body), identity=aliased)
-        try:
-            await upstream(asked, giving(body, receive), guarded)
-        except _PassedOverError:
-            passed_over = True
-        return not passed_over
+        answer = _Judged(send, upstream, asked)
+        with contextlib.suppress(_PassedOverError):
+            await upstream(asked, giving(body, receive), answer.send)
+        return not answer.passed_over
+
+
+class _Judged(PassingAnswer):
+    """One upstream's answer. `passed_over`: it is not for the client, and another upstream is asked."""
+
+    __slots__ = ("_asked", "_upstream", "passed_over")
+
+    def __init__(self, send: Send, upstream: Upstream, asked: Scope) -> None:
+        super().__init__(send)
+        self._upstream = upstream
+        self._asked = asked
+        self.passed_over = False
+
+    def started(self, start: Message) -> Message:
+        record, upstream = record_of(self._asked), self._upstream
+        if REFUSED in self._asked:
+            return start  # our own refusals (a tenant's rate) are none of the upstream's
+        if record.silent:
+            upstream.was_silent()
+        elif record.unreached or start["status"] in BUSY:
+            upstream.rest(retry_after(start.get("headers", ())))
+        else:
+            upstream.spoke()
+            return start
+        self.passed_over = record.others
+        if self.passed_over:
+            raise _PassedOverError("another upstream is asked")
+        return start
+
+    def passed(self, body: bytes, *, last: bool) -> None:  # noqa: ARG002 - as a PassingAnswer
+        if self.passed_over:
+            raise _PassedOverError("another upstream is asked")
 
 
 def _model_asked(scope: Scope) -> str | None:

@@ -22,8 +22,8 @@ from ...settings import OPTIONS, Settings, read_variable, whole_path
 from ...settings.settings import Faults, meant
 from ...settings.toml_text import read_file, read_toml
 from .props import with_template
-from .upstream.config import Rename, UpstreamConfig, aliases_of
 from .upstream.providers import PROVIDERS
+from .upstream.upstream import Rename, UpstreamConfig, aliases_of
 
 # Keys that are settings `upstream_<key>` of the single case. `retries` is another setting, and keeps its meaning.
 PREFIXED = ("url", "api", "key", "timeout", "connect_timeout", "total_timeout", "connections", "ids")

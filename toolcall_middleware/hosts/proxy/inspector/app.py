@@ -22,8 +22,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ....explain import case_of, explain
-from ...http.cors import admits_host, header_of, is_loopback
-from ...http.headers import raw_path
+from ...http.cors import admits_host, is_loopback
+from ...http.headers import header_of, raw_path
 from .store import Entry, Store
 
 PREFIX = "/inspect/"

@@ -6,13 +6,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ....apis.foreign_call_ids import IdForm, with_ids
 from ....errors import ToolCallError
-from ...http.bodies import giving
+from ...http.bodies import collect, giving
 from ...http.errors import send_error
 from ...http.headers import scope_for_body
 from ...http.offload import offloaded
 from ...http.paths import is_chat
 from ...http.request_record import record_of
-from ...http.upload import collect
 
 
 class CallIdCodec:

@@ -23,19 +23,20 @@ from starlette.types import Message, Receive, Scope, Send
 from ....errors import SettingsError, ToolCallError, on_one_line
 from ....log_lines import log_event
 from ....wire import openai
-from ...http.bodies import Inflate
+from ....wire.openai import read_object
+from ....wire.sse import DONE, EventReader
+from ...http.answer import PassingAnswer
+from ...http.bodies import Inflate, Upload
 from ...http.client_library import httpx
 from ...http.errors import refuse_websocket, send_error, send_refusal, wants_websocket
-from ...http.headers import Headers, raw_path, request_headers, response_headers
+from ...http.headers import Headers, raw_path, request_headers, response_headers, values_of
 from ...http.leaving import Leaving
 from ...http.paths import upstream_path
 from ...http.request_record import Record, record_of
-from ...http.upload import Upload
 from .asking import Client, ClientGoneError, Progress, Question, Reply, RequestBody
 from .client import HttpxClient, client_to
 from .connection import reason, tls_to, version_hint
 from .limits import BUSY, DEFAULT_LIMITS, LONGEST_WAIT, Limits, pause, retry_after
-from .whole_events import WholeEvents, is_event_stream
 
 logger = logging.getLogger("toolcall_middleware.proxy")
 
@@ -204,7 +205,7 @@ class Forwarder:
                 fault = self._fault(error, started=True)
                 _tell(fault, record_of(scope))
             if events is not None:
-                if fault is None and events.ends_half and not _is_chunked(reply):
+                if fault is None and events.ends_half and not values_of(reply.headers, b"transfer-encoding"):
                     # The end of the connection is the only end that there is: also when the upstream has died.
                     fault = self._fault(httpx.ReadError("half an event"), started=True)
                     _tell(fault, record_of(scope))
@@ -386,10 +387,6 @@ class Forwarder:
         return fault
 
 
-def _is_chunked(reply: Reply) -> bool:
-    return any(name.lower() == b"transfer-encoding" for name, _ in reply.headers)
-
-
 async def _pass(reply: Reply, first: bytes, events: WholeEvents | None, send: Send) -> None:
     """The body of an answer, which begins with `first`, to the client as it comes."""
     if first:
@@ -402,18 +399,16 @@ async def _pass(reply: Reply, first: bytes, events: WholeEvents | None, send: Se
             await send({"type": "http.response.body", "body": out, "more_body": True})
 
 
-class _Words:
-    """The beginning of an upstream's error on its way to the client, for one line of the log."""
+class _Words(PassingAnswer):
+    """An upstream's error on its way to the client, whose beginning is kept for one line of the log."""
 
     def __init__(self, send: Send) -> None:
-        self._send = send
+        super().__init__(send)
         self._begin = b""
 
-    async def send(self, message: Message) -> None:
-        """ASGI's `send`."""
-        if message["type"] == "http.response.body" and len(self._begin) < _MOST_WORDS:
-            self._begin += bytes(message["body"][:_MOST_WORDS])
-        await self._send(message)
+    def passed(self, body: bytes, *, last: bool) -> None:  # noqa: ARG002 - as a PassingAnswer
+        if len(self._begin) < _MOST_WORDS:
+            self._begin += body[:_MOST_WORDS]
 
     def log(self, status: int, headers: Headers, record: Record, hint: str) -> None:
         """Say why the upstream refused. A question of the proxy's own has no id, and no line."""
@@ -423,9 +418,9 @@ class _Words:
         log_event(logger, logging.WARNING, "upstream refused", {"status": status, "says": says, "hint": hint})
 
     def _says(self, status: int, headers: Headers, hide: Callable[[bytes], bytes]) -> str:
-        coding = next((value.decode("latin-1") for name, value in headers if name.lower() == b"content-encoding"), "")
+        coding = next(iter(values_of(headers, b"content-encoding")), b"").decode("latin-1")
         try:
-            said = Inflate(coding.strip().lower(), _MOST_WORDS * 8).feed(self._begin) if coding else self._begin
+            said = Inflate(coding.lower(), _MOST_WORDS * 8).feed(self._begin) if coding else self._begin
         except ToolCallError:
             said = b""
         words = " ".join(openai.read_error(hide(said), status).message.split())
@@ -436,3 +431,91 @@ def _tell(fault: ToolCallError, record: Record) -> None:
     """One line a request, however often it was tried: which one it was, and what is wrong with which upstream."""
     record.error = str(fault.code)
     logger.warning("%s", fault.message)
+
+
+# An event that is longer passes as it comes.
+_LONGEST = 1 << 20
+# Enough to hold the last line of a stream and its end.
+_TAIL = 32
+# A line end and a blank line; the second covers two spellings.
+_ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
+
+
+def is_event_stream(headers: Headers) -> bool:
+    """Whether an answer with these headers is an event stream to which something can be added."""
+    names = dict(headers)
+    kind = names.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    return kind == b"text/event-stream" and b"content-encoding" not in names and b"content-length" not in names
+
+
+class WholeEvents:
+    """One event stream. No byte is changed or lost, unless it breaks off."""
+
+    __slots__ = ("_held", "_tail")
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._tail = b""  # of what has left
+
+    def feed(self, part: bytes) -> bytes:
+        """The next bytes; returns those up to the end of the last whole event."""
+        held = self._held
+        if not held and part.endswith((b"\n\n", b"\r\n\r\n")):  # nearly always
+            self._leaves(part)
+            return part
+        begin = max(0, len(held) - 2)
+        held += part
+        found = [(held.rfind(mark, begin), len(mark)) for mark in _ENDS]
+        end = max(at + length if at >= 0 else 0 for at, length in found)
+        # Comments keep connections alive: they do not wait for a blank line.
+        if len(held) - end > _LONGEST or (held.startswith(b":", end) and held.endswith(b"\n")):
+            end = len(held)
+        out = bytes(held[:end])
+        del held[:end]
+        self._leaves(out)
+        return out
+
+    @property
+    def ends_half(self) -> bool:
+        """Whether an end here is one in the middle of an event."""
+        held = bytes(self._held)
+        return bool(held.strip(b"\r\n")) and not self._is_done(held) and not _is_whole(held)
+
+    def rest(self) -> bytes:
+        """What is held of a stream that the upstream has ended by itself."""
+        return bytes(self._held)
+
+    def broken(self, fault: ToolCallError) -> bytes:
+        """How a stream ends that broke off: what is held, if only its blank line is missing, and the error.
+
+        No error where all was said, and only the connection's end was untidy.
+        """
+        # No blank line too many: to the OpenAI SDK one is an empty event, once the stream has given ids.
+        out = b"" if not self._tail or self._tail.endswith((b"\n\n", b"\n\r\n", b"\r\r")) else b"\n\n"
+        if self._is_done(self._tail):
+            return out
+        held = bytes(self._held).rstrip(b"\r\n")
+        if self._is_done(held):
+            return out + held + b"\n\n"
+        if _is_whole(bytes(self._held)):
+            out += held + b"\n\n"
+        return out + fault.sse() + DONE
+
+    def _leaves(self, out: bytes) -> None:
+        self._tail = out if len(out) >= _TAIL else (self._tail + out)[-_TAIL:]
+
+    @staticmethod
+    def _is_done(data: bytes) -> bool:
+        return data.rstrip(b"\r\n").endswith((b"data: [DONE]", b"data:[DONE]"))
+
+
+def _is_whole(held: bytes) -> bool:
+    """Whether an event that lacks its blank line says what it was to say: JSON to its end, or one line to its end."""
+    reader = EventReader()
+    reader.feed(held)
+    data = next((event.data for event in reader.finish()), None)
+    if data is None:
+        return False
+    if data.lstrip().startswith((b"{", b"[")):
+        return read_object(data) is not None
+    return held.endswith((b"\n", b"\r"))

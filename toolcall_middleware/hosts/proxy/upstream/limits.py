@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from random import Random
 
+from ...http.headers import values_of
+
 # 529 is Anthropic's word for overloaded.
 BUSY = frozenset({429, 503, 529})
 # Seconds. Who says to come back later than this is not waited for: the client does that.
@@ -39,7 +41,7 @@ DEFAULT_LIMITS = Limits()
 
 def retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
     """The seconds that an answer's `retry-after` says, as a number or a date; None where there is none."""
-    given = next((value.strip() for name, value in headers if name.lower() == b"retry-after"), None)
+    given = next(iter(values_of(headers, b"retry-after")), None)
     if given is None:
         return None
     if _NUMBER.fullmatch(given):

@@ -16,13 +16,12 @@ from ....apis.upstream import TranslatedRequest, Translation
 from ....errors import ToolCallError
 from ....wire.sse import DONE
 from ...http.answer import Answer, Reads
-from ...http.bodies import giving
+from ...http.bodies import cleared, collect, giving
 from ...http.errors import send_error
-from ...http.headers import ENTITY_HEADERS, Headers, raw_path, without
+from ...http.headers import ENTITY_HEADERS, Headers, raw_path, values_of, without
 from ...http.offload import Held, offloaded
 from ...http.paths import normal_path_of
 from ...http.request_record import record_of
-from ...http.upload import cleared, collect
 
 _CHAT = re.compile(rb"(?:/v1)?/chat/completions/?")
 _MODELS = re.compile(rb"(?:/v1)?/models/?")
@@ -138,9 +137,9 @@ class _TranslatedAnswer(Answer):
         is_stream = self.header(b"content-type").startswith(b"text/event-stream")
         self.decode(self._limit)
         headers = without(start["headers"], _NOT_SENT_BACK)
-        if not any(name.lower() == b"x-request-id" for name, _ in headers):
+        if not values_of(headers, b"x-request-id"):
             # Where OpenAI's clients look for it.
-            headers += [(b"x-request-id", value) for name, value in headers if name.lower() == b"request-id"]
+            headers += [(b"x-request-id", value) for value in values_of(headers, b"request-id")]
         start["headers"] = headers
         if not (self._translation.stream and is_stream and start["status"] < 300):
             return Reads.WHOLE

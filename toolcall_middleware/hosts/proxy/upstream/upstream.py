@@ -3,22 +3,108 @@
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from random import Random
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ....settings import Settings
 from ...http.answer import no_client
+from ...http.paths import is_chat
 from ...http.request_record import record_of
 from ...middleware.asgi import ToolCallMiddleware
 from ...middleware.warmup import warm
-from .config import UpstreamConfig
 from .connection import version_hint
-from .error_envelope import ErrorEnvelope
-from .masking import Mask, secrets_of
+from .masking import Mask, MaskedAnswer, secrets_of
 from .providers import upstream_app
+
+_GLOB = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """Client's models that match `pattern` are `target` to the upstream; a `*` on both sides is the same text."""
+
+    pattern: str
+    target: str
+
+    def to_upstream(self, model: str) -> str | None:
+        """The upstream's name of a client's `model`; None when this rule is about others."""
+        return _carry(model, self.pattern, self.target)
+
+    def to_client(self, model: str) -> str | None:
+        """The client's name of an upstream's `model`; None when this rule gives it none."""
+        return _carry(model, self.target, self.pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamConfig:
+    """One `[[upstream]]`. `settings` hold its address, key and times as `upstream_*`, and what it says of formats."""
+
+    name: str
+    models: tuple[str, ...]
+    settings: Settings
+    rename: tuple[Rename, ...] = ()
+    headers: tuple[tuple[bytes, bytes], ...] = field(default=(), repr=False)
+    weight: float | None = None
+
+    @property
+    def holds_credentials(self) -> bool:
+        """Whether its requests carry a key, a login or a header of the operator's, whatever their length or name."""
+        login = urlsplit(self.settings.upstream_url or "").netloc.rpartition("@")[0]
+        return bool(self.settings.upstream_key or login or self.headers)
+
+    def serves(self, model: str) -> bool:
+        """Whether requests for a client's `model` may go here."""
+        return any(fnmatchcase(model, glob) for glob in self.models) or self._renamed(model) is not None
+
+    def model_for(self, model: str) -> str:
+        """What the upstream calls a client's `model`."""
+        return self._renamed(model) or model
+
+    def _renamed(self, model: str) -> str | None:
+        return next((name for rule in self.rename if (name := rule.to_upstream(model)) is not None), None)
+
+    @property
+    def literal_models(self) -> tuple[str, ...]:
+        """Clients' models that are named here in full."""
+        names = (*self.models, *(rule.pattern for rule in self.rename))
+        return tuple(dict.fromkeys(name for name in names if not _GLOB.search(name)))
+
+    @property
+    def has_globs(self) -> bool:
+        """Whether the upstream's own list is needed to know its models."""
+        return any(_GLOB.search(name) for name in (*self.models, *(rule.pattern for rule in self.rename)))
+
+    def client_names(self, model: str) -> Iterator[str]:
+        """Under which names clients reach the upstream's `model`, as far as globs tell."""
+        for rule in self.rename:
+            name = rule.to_client(model)
+            if name is not None and self.model_for(name) == model:
+                yield name
+        if any(fnmatchcase(model, glob) for glob in self.models) and self.model_for(model) == model:
+            yield model
+
+
+def aliases_of(settings: Settings) -> list[Rename]:
+    """The rules of `model_aliases`."""
+    return [Rename(*rule.split("=", 1)) for rule in settings.model_aliases]
+
+
+def _carry(model: str, pattern: str, target: str) -> str | None:
+    """`model` rewritten from one pattern to the other; None when it does not match or the `*` has no value."""
+    before, star, after = pattern.partition("*")
+    if not star:
+        return target if model == pattern and "*" not in target else None
+    if len(model) < len(before) + len(after) or not (model.startswith(before) and model.endswith(after)):
+        return None
+    return target.replace("*", model[len(before) : len(model) - len(after)], 1)
+
 
 # Seconds for which an upstream that refused is asked last.
 _REST = 5.0
@@ -47,11 +133,9 @@ class Upstream:
         )
         if settings.faces == ("auto",):
             settings = settings.replace(faces=ALL_FACES)
-        whole: ASGIApp = ToolCallMiddleware(app, settings=settings)
-        secrets = secrets_of(settings.upstream_key, settings.upstream_url, config.headers)
-        self._mask = Mask(secrets)
-        hint = version_hint(settings.upstream_url or "") if settings.upstream_api == "openai" else ""
-        self._app = ErrorEnvelope(whole, paths=settings.paths, secrets=secrets, hint=hint)
+        self._app: ASGIApp = ToolCallMiddleware(app, settings=settings)
+        self._mask = Mask(secrets_of(settings.upstream_key, settings.upstream_url, config.headers))
+        self._hint = version_hint(settings.upstream_url or "") if settings.upstream_api == "openai" else ""
         self.origin = urlsplit(settings.upstream_url or settings.upstream_api).netloc.rpartition("@")[2]
         self._users = 0
         self._retired = False
@@ -69,6 +153,8 @@ class Upstream:
             record.hide = self._mask.whole if self.config.settings.log_upstream_errors else None
             if self._mask and record.report is not None and record.report.recorder is not None:
                 record.report.recorder.hide = self._mask.whole
+            chat = is_chat(scope, self.config.settings.paths)
+            send = MaskedAnswer(send, self._mask, chat=chat, hint=self._hint).send
         try:
             await self._app(scope, receive, send)
         finally:

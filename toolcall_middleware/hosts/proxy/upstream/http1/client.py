@@ -10,9 +10,7 @@ from collections.abc import Iterable
 
 from ....http.client_library import httpx
 from ..asking import Headers, Question
-from .answer import HttpAnswer
-from .connection import Connection
-from .dial import dial
+from .connection import Connection, HttpAnswer, dial
 
 _READ_SIZE = 64 * 1024
 _SETTLE = 0.05
