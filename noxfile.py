@@ -1,4 +1,4 @@
-"""The loops of this project: `nox -s quick`, `test`, `lint`, `ci`. Each session makes its own environment."""
+"""The loops of this project: `nox -s quick`, `test`, `style`, `lint`, `ci`. Each session makes its own environment."""
 
 import nox
 
@@ -47,6 +47,14 @@ def thorough(session: nox.Session) -> None:
         *session.posargs,
         env={"TEST_THOROUGH": "1"},
     )
+
+
+@nox.session
+def style(session: nox.Session) -> None:
+    """Style and format alone: seconds. Installs one package."""
+    session.install("ruff>=0.17,<0.18")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
 
 
 @nox.session
