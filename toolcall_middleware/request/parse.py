@@ -15,7 +15,8 @@ import msgspec
 from ..errors import ToolCallError, kind, refusal, shown
 from ..model import DEFERRED_FIELD, ChoiceMode, ToolChoice, ToolSet
 from ..settings import Settings
-from ..wire.json_input import DECODE_ERRORS, decode, read_fields
+from ..wire.json_input import DECODE_ERRORS, read_fields
+from ..wire.json_reader import OPENAI, Reader
 from .messages import History, read_history
 from .one_reading import OURS, rewritten_tools, without_variants
 from .overrides import read_overrides
@@ -279,23 +280,22 @@ class _Reader:
 
     def __init__(self, fields: dict[str, msgspec.Raw], settings: Settings, overrides: dict[str, Any]) -> None:
         self._fields = fields
+        self._read = Reader(fields, OPENAI)
         self._settings = settings
         self._overrides = overrides
 
     def read(self) -> ChatRequest:
-        model = self._value("model")
-        if not isinstance(model, str) or not model:
-            raise refusal("model", f"'model' must be a string that is not empty, got {shown(model)}.")
+        model = self._read.filled("model")
         history = read_history(
             bytes(self._fields.get("messages", _NULL)),
             max_rounds=self._setting("max_tool_rounds"),
             max_messages=self._setting("max_messages"),
         )
-        self._number("temperature", 0, None)
-        self._number("top_p", 0, 1)
-        self._count("max_tokens")
-        self._count("max_completion_tokens")
-        n = self._count("n") or 1
+        self._read.number("temperature", 0)
+        self._read.number("top_p", 0, 1)
+        self._read.count("max_tokens")
+        self._read.count("max_completion_tokens")
+        n = self._read.count("n") or 1
         stream, include_usage = self._streaming()
         stop = self._stop()
         offered, tools_raw, legacy = self._tools()
@@ -337,7 +337,7 @@ class _Reader:
                 fields["tools"] = msgspec.Raw(typed)
         if offered.provider and self._settings.upstream_api != "openai":
             fields["tools"] = msgspec.Raw(msgspec.json.encode(own_tools(fields["tools"])))
-        if self._value("tool_choice") == "any":
+        if self._read.value("tool_choice") == "any":
             fields["tool_choice"] = msgspec.Raw(b'"required"')
         if choice.allowed is not None:
             # vLLM refuses `allowed_tools`. To offer no others says the same.
@@ -345,65 +345,30 @@ class _Reader:
                 fields["tools"] = narrowed(fields["tools"], offered.tools, choice.allowed)
             fields["tool_choice"] = msgspec.Raw(msgspec.json.encode(choice.mode.value))
         if choice.name is not None:
-            given = self._value("tool_choice")
+            given = self._read.value("tool_choice")
             wanted = {"type": "function", "function": {"name": choice.name}}
             if given != wanted and given.get("type") != "custom":
                 fields["tool_choice"] = msgspec.Raw(msgspec.json.encode(wanted))
 
     def _deprecated(self) -> str:
-        given = (name for name in ("functions", "function_call") if self._value(name) is not None)
+        given = (name for name in ("functions", "function_call") if self._read.value(name) is not None)
         return next(given, "")
-
-    def _value(self, name: str) -> Any:
-        raw = self._fields.get(name)
-        return None if raw is None else decode(raw, name)
 
     def _setting(self, name: str) -> Any:
         return self._overrides.get(name, getattr(self._settings, name))
 
-    def _number(self, name: str, least: float, most: float | None) -> None:
-        value = self._value(name)
-        if value is None:
-            return
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise refusal(name, f"'{name}' must be a number, got {kind(value)}.")
-        if value < least or (most is not None and value > most):
-            bounds = f"at least {least}" if most is None else f"from {least} to {most}"
-            raise refusal(name, f"'{name}' must be {bounds}, got {shown(value)}.")
-
-    def _count(self, name: str) -> int | None:
-        value = self._value(name)
-        if value is None:
-            return None
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise refusal(name, f"'{name}' must be a positive integer, got {shown(value)}.")
-        return value
-
-    def _flag(self, name: str) -> bool | None:
-        value = self._value(name)
-        if value is not None and not isinstance(value, bool):
-            raise refusal(name, f"'{name}' must be a boolean, got {kind(value)}.")
-        return value
-
     def _streaming(self) -> tuple[bool, bool]:
         """Whether the answer is streamed, and whether it ends with usage."""
-        stream = bool(self._flag("stream"))
-        options, name = self._value("stream_options"), "stream_options"
+        stream = bool(self._read.flag("stream"))
+        options = self._read.inner("stream_options")
         if options is None:
             return stream, False
-        if not isinstance(options, dict):
-            raise refusal(name, f"'{name}' must be an object, got {kind(options)}.")
         if not stream:
-            raise refusal(name, f"'{name}' is only allowed when 'stream' is true.")
-        usage = options.get("include_usage")
-        if usage is not None and not isinstance(usage, bool):
-            raise refusal(f"{name}.include_usage", f"'include_usage' must be a boolean, got {kind(usage)}.")
-        return stream, bool(usage)
+            raise refusal("stream_options", "'stream_options' is only allowed when 'stream' is true.")
+        return stream, options.flag("include_usage") is True
 
     def _stop(self) -> tuple[str, ...]:
-        value = self._value("stop")
+        value = self._read.value("stop")
         strings = [] if value is None else [value] if isinstance(value, str) else value
         if not isinstance(strings, list) or not all(isinstance(item, str) for item in strings):
             raise refusal("stop", f"'stop' must be a string or an array of strings, got {kind(value)}.")
@@ -433,8 +398,8 @@ class _Reader:
         return ToolSet.of([*tools.tools, *(tool for tool in deferred.tools if tool.name not in tools.by_name)])
 
     def _choice(self, tools: ToolSet, *, legacy: bool) -> ToolChoice:
-        wanted = self._flag("parallel_tool_calls")
+        wanted = self._read.flag("parallel_tool_calls")
         # A deprecated answer has room for one call.
         parallel = wanted is not False and self._setting("parallel") != "never" and not legacy
-        name = "function_call" if legacy and self._value("function_call") is not None else "tool_choice"
-        return read_choice(self._value(name), tools, parallel=parallel, param=name)
+        name = "function_call" if legacy and self._read.value("function_call") is not None else "tool_choice"
+        return read_choice(self._read.value(name), tools, parallel=parallel, param=name)

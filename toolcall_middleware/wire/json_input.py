@@ -18,6 +18,7 @@ _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 LARGE = 128 * 1024
 """Bytes that are decoded at once: a millisecond or two."""
 _AT_ONCE = 4096
+_spaced = json.JSONEncoder(ensure_ascii=False).encode
 # A pair of surrogates, a lone one, any other escape. JavaScript clients that cut a text inside an emoji send lone ones.
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
@@ -100,7 +101,7 @@ def written_arguments(value: Any, param: str) -> str:
     and colon, and without escapes that JSON does not need. Raises ToolCallError.
     """
     try:
-        return json.dumps(value, ensure_ascii=False)
+        return _spaced(value)
     except RecursionError as error:
         raise not_json(error, param) from None
 

@@ -14,6 +14,7 @@ from tests.apis.fed import MessagesFace
 from toolcall_middleware.apis.messages.client.tools import read_tools
 from toolcall_middleware.apis.messages.client.typed_tools import typed_tool
 from toolcall_middleware.errors import ToolCallError
+from toolcall_middleware.wire.json_reader import ANTHROPIC, Reader
 
 from .chat import READ, body, chat_of, recorded
 
@@ -58,7 +59,7 @@ def test_a_strict_tool_stays_strict_unless_the_upstream_keeps_that_promise_itsel
     native: bool, kept: bool | None
 ) -> None:
     fields = {"tools": msgspec.Raw(b'[{"name":"a","strict":true,"input_schema":{"type":"object"}}]')}
-    [tool] = read_tools(fields, native=native).offered
+    [tool] = read_tools(Reader(fields, ANTHROPIC), native=native).offered
     assert tool.function.get("strict") is kept
 
 
@@ -160,11 +161,10 @@ def test_typed_tools_are_functions_with_their_schema(kind: str, name: str, input
 
 
 def test_the_newer_editor_undoes_nothing() -> None:
-    commands = {
-        version: typed_tool(f"text_editor_{version}", {})["parameters"]["properties"]["command"]["enum"]  # type: ignore[index]
-        for version in ("20250124", "20250429", "20250728")
-    }
-    assert ["undo_edit" in found for found in commands.values()] == [True, False, False]
+    versions = ("20250124", "20250429", "20250728")
+    tools = [typed_tool(f"text_editor_{version}", Reader({}, ANTHROPIC)) for version in versions]
+    commands = [tool["parameters"]["properties"]["command"]["enum"] for tool in tools if tool is not None]
+    assert ["undo_edit" in found for found in commands] == [True, False, False]
 
 
 def test_the_screens_size_is_told() -> None:

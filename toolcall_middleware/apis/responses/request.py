@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from ...errors import kind, refusal, shown
 from ...model import DEFERRED_FIELD
 from ...wire import openai
-from ...wire.json_input import DECODE_ERRORS, not_json, read_fields
+from ...wire.json_input import read_fields
+from ...wire.json_reader import OPENAI, Raw, Reader
 from ...wire.letting_go import let_go
 from ..face import FaceRequest
-from .fields import Fields, Raw, Reader, encode
+from .fields import encode
 from .items import History, Paths
 from .names import Names
 from .tool_choice import chat_choice
@@ -96,22 +95,18 @@ _PARAMS = {
 
 def read_request(body: bytes) -> tuple[FaceRequest, Asked]:
     """The request as a chat completion. Raises ToolCallError and nothing else, whatever the bytes."""
-    fields = read_fields(body)
-    return _Request(fields).read()
+    return _Request(Reader(read_fields(body), OPENAI)).read()
 
 
 class _Request:
     """Reads the fields of one request."""
 
-    def __init__(self, fields: Fields) -> None:
-        self._fields = fields
-        self._read = Reader(fields)
+    def __init__(self, read: Reader) -> None:
+        self._read = read
 
     def read(self) -> tuple[FaceRequest, Asked]:
         read = self._read
-        model = read.text("model")
-        if not model:
-            raise refusal("model", f"'model' must be a string that is not empty, got {shown(model)}.")
+        model = read.filled("model")
         self._refuse_state()
         items = self._items()
         offered = self._tools(items)
@@ -133,7 +128,7 @@ class _Request:
         chat["stream"] = stream
         if stream:
             chat["stream_options"] = {"include_usage": True}
-        chat.update({name: raw for name, raw in self._fields.items() if name.casefold() not in _NOT_FORWARDED})
+        chat.update({name: raw for name, raw in read.fields.items() if name.casefold() not in _NOT_FORWARDED})
         asked = Asked(
             model=model,
             echo=echo,
@@ -172,26 +167,21 @@ class _Request:
     # -- input and tools -------------------------------------------------------------------------------------------
 
     def _items(self) -> list[Any] | str:
-        raw = self._read.given("input")
-        if raw is None:
-            raise refusal("input", "'input' is missing: it must be a string or an array of items.")
         value = self._read.value("input")
+        if value is None:
+            raise refusal("input", "'input' is missing: it must be a string or an array of items.")
         if isinstance(value, str | list):
             return value
         raise refusal("input", f"'input' must be a string or an array of items, got {kind(value)}.")
 
     def _tools(self, items: list[Any] | str) -> OfferedTools:
         reader = ToolReader()
-        raw = self._read.given("tools")
-        if raw is not None:
-            reader.add(raw, "tools")
-        # Their schemas are as the client spelled them: a tool keeps its bytes from turn to turn.
-        spelled: list[_ItemTools] | None = None
-        for index, item in enumerate(items if isinstance(items, list) else ()):
-            if isinstance(item, dict) and _brings_tools(item):
-                spelled = _spelled(self._fields["input"]) if spelled is None else spelled
-                found = item["type"] == "tool_search_output"
-                reader.add(spelled[index].tools, f"input[{index}].tools", loaded=found)
+        reader.add(self._read.items("tools"))
+        # Tools in the input are read as the client spelled them: a tool keeps its bytes from turn to turn.
+        if isinstance(items, list) and any(map(_brings_tools, items)):
+            for item, read in zip(items, self._read.items("input"), strict=True):
+                if _brings_tools(item):
+                    reader.add(read.items("tools"), loaded=item["type"] == "tool_search_output")
         return reader.read()
 
     def _history(self, items: list[Any] | str, offered: OfferedTools) -> History:
@@ -281,24 +271,8 @@ def _with_strict(raw: Raw | None) -> Any:
     return _line(openai.raw(tools)) if tools else []
 
 
-class _ItemTools(msgspec.Struct):
-    tools: Raw = Raw(b"[]")
-
-
-_SPELLED = msgspec.json.Decoder(list[_ItemTools])
-
-
-def _brings_tools(item: dict[str, Any]) -> bool:
-    return item.get("type") in ("additional_tools", "tool_search_output") and item.get("tools") is not None
-
-
-def _spelled(raw: Raw) -> list[_ItemTools]:
-    try:
-        return _SPELLED.decode(raw)
-    except msgspec.ValidationError:
-        raise refusal("input", "Each item of 'input' must be an object.") from None
-    except DECODE_ERRORS as error:
-        raise not_json(error, "input") from None
+def _brings_tools(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") in ("additional_tools", "tool_search_output")
 
 
 def _response_format(value: Any) -> dict[str, Any] | None:

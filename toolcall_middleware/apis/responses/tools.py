@@ -11,19 +11,14 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
-from ...errors import ToolCallError, kind, refusal, shown
+from ...errors import ToolCallError, shown
 from ...json_schema.grammars.text import text_pattern
 from ...model import DEFERRED_FIELD, GRAMMAR_FIELD, LOADED_FIELD
-from ...wire.json_input import DECODE_ERRORS, decode, not_json
-from .fields import Raw
+from ...wire.json_reader import Reader
 from .freeform import FIELD
 from .local_kinds import DESCRIPTIONS, PARAMETERS
 from .names import ClientTool, Kind, Names
 
-_ENTRIES = msgspec.json.Decoder(list[Raw])
-_ENTRY = msgspec.json.Decoder(dict[str, Raw])
 _LOCAL_KINDS = {"local_shell": Kind.LOCAL_SHELL, "shell": Kind.SHELL, "apply_patch": Kind.APPLY_PATCH}
 _NOT_IN_HEADER = re.compile(r"[^a-zA-Z0-9_.-]")
 _MAX_DROPPED_NAME = 64
@@ -80,12 +75,10 @@ class ToolReader:
         self._offers: list[_Offer] = []
         self._dropped: dict[str, None] = {}
 
-    def add(self, raw: bytes | Raw, path: str, *, loaded: bool = False) -> None:
-        """A list of tools as JSON. loaded: a search has found them, so they are no longer deferred.
-
-        Raises ToolCallError, whose `param` begins with `path`.
-        """
-        self._list(raw, path, None, loaded=loaded)
+    def add(self, tools: list[Reader], *, namespace: str | None = None, loaded: bool = False) -> None:
+        """A list of tools. loaded: a search has found them, so they are no longer deferred. Raises ToolCallError."""
+        for tool in tools:
+            self._entry(tool, namespace, loaded=loaded)
 
     def read(self) -> OfferedTools:
         """All tools, under their names for the model."""
@@ -119,88 +112,57 @@ class ToolReader:
                 offered.namespaces.setdefault(offer.tool.namespace, []).append(name)
         return offered
 
-    def _list(self, raw: bytes | Raw, path: str, namespace: str | None, *, loaded: bool) -> None:
-        try:
-            entries = _ENTRIES.decode(raw)
-        except msgspec.ValidationError:
-            raise refusal(path, f"'{path}' must be an array, got {kind(decode(raw, path))}.") from None
-        except DECODE_ERRORS as error:
-            raise not_json(error, path) from None
-        for index, entry in enumerate(entries):
-            self._entry(entry, f"{path}[{index}]", namespace, loaded=loaded)
-
-    def _entry(self, raw: Raw, path: str, namespace: str | None, *, loaded: bool) -> None:
-        try:
-            fields = _ENTRY.decode(raw)
-        except msgspec.ValidationError:
-            raise refusal(path, f"A tool must be an object, got {kind(decode(raw, path))}.") from None
-        variant = _text(fields, "type", path)
-        if variant is None:
-            raise refusal(f"{path}.type", "A tool needs a type.")
+    def _entry(self, tool: Reader, namespace: str | None, *, loaded: bool) -> None:
+        variant = tool.text("type")
         match variant:
+            case None:
+                raise tool.error("type", "A tool needs a type.")
             case "function" | "custom":
                 own = Kind(variant)
-                function, grammar = (
-                    (self._function(fields, path), None) if own is Kind.FUNCTION else _custom(fields, path)
-                )
-                deferred = _value(fields, "defer_loading", path) is True and not loaded
-                tool = ClientTool(own, _name(fields, path), namespace)
-                self._offers.append(_Offer(tool, path, function, deferred, loaded, grammar))
+                function, grammar = (_function(tool), None) if own is Kind.FUNCTION else _custom(tool)
+                deferred = tool.value("defer_loading") is True and not loaded
+                offered = ClientTool(own, _name(tool), namespace)
+                self._offers.append(_Offer(offered, tool.path, function, deferred, loaded, grammar))
             case "namespace":
                 if namespace is not None:
-                    raise refusal(f"{path}.type", "A namespace holds functions and custom tools, no namespaces.")
-                name = _name(fields, path)
-                self._list(fields.get("tools", Raw(b"null")), f"{path}.tools", name, loaded=loaded)
-            case "tool_search" if _value(fields, "execution", path) == "client":
-                self._local(Kind.TOOL_SEARCH, fields, path)
+                    raise tool.error("type", "A namespace holds functions and custom tools, no namespaces.")
+                if tool.given("tools") is None:
+                    raise tool.error("tools", "A namespace needs 'tools', an array of tools.")
+                self.add(tool.items("tools"), namespace=_name(tool), loaded=loaded)
+            case "tool_search" if tool.value("execution") == "client":
+                self._local(Kind.TOOL_SEARCH, tool)
             case "local_shell" | "apply_patch":
-                self._local(_LOCAL_KINDS[variant], fields, path)
-            case "shell" if _is_local(_value(fields, "environment", path)):
-                self._local(Kind.SHELL, fields, path)
+                self._local(_LOCAL_KINDS[variant], tool)
+            case "shell" if _is_local(tool.value("environment")):
+                self._local(Kind.SHELL, tool)
             case _:
                 self._dropped.setdefault(_NOT_IN_HEADER.sub("_", variant)[:_MAX_DROPPED_NAME] or "unknown")
 
-    @staticmethod
-    def _function(fields: dict[str, Raw], path: str) -> dict[str, Any]:
-        function: dict[str, Any] = {}
-        # These leave as they came; what is wrong with them is found where all tools are checked.
-        for name in ("description", "parameters", "strict"):
-            raw = fields.get(name)
-            if raw is not None and bytes(raw) != b"null":
-                function[name] = raw
-        _text(fields, "description", path)
-        return function
-
-    def _local(self, own: Kind, fields: dict[str, Raw], path: str) -> None:
+    def _local(self, own: Kind, tool: Reader) -> None:
         function: dict[str, Any] = {"description": DESCRIPTIONS[own], "parameters": PARAMETERS[own]}
         if own is Kind.TOOL_SEARCH:  # its client describes it
-            for name in ("description", "parameters"):
-                raw = fields.get(name)
-                if raw is not None and bytes(raw) != b"null":
-                    function[name] = raw
-        self._offers.append(_Offer(ClientTool(own, own.value), path, function, deferred=False))
+            function |= _spelled(tool, "description", "parameters")
+        self._offers.append(_Offer(ClientTool(own, own.value), tool.path, function, deferred=False))
+
+
+def _function(tool: Reader) -> dict[str, Any]:
+    tool.text("description")
+    # These leave as they came; what is wrong with them is found where all tools are checked.
+    return _spelled(tool, "description", "parameters", "strict")
+
+
+def _spelled(tool: Reader, *names: str) -> dict[str, Any]:
+    return {name: raw for name in names if (raw := tool.given(name)) is not None}
 
 
 def _identity(offer: _Offer) -> tuple[str | None, str]:
     return offer.tool.namespace, offer.tool.name
 
 
-def _value(fields: dict[str, Raw], name: str, path: str) -> Any:
-    raw = fields.get(name)
-    return None if raw is None else decode(raw, f"{path}.{name}")
-
-
-def _text(fields: dict[str, Raw], name: str, path: str) -> str | None:
-    value = _value(fields, name, path)
-    if not isinstance(value, str | None):
-        raise refusal(f"{path}.{name}", f"'{name}' must be a string, got {kind(value)}.")
-    return value
-
-
-def _name(fields: dict[str, Raw], path: str) -> str:
-    name = _text(fields, "name", path)
+def _name(tool: Reader) -> str:
+    name = tool.text("name")
     if not name:
-        raise refusal(f"{path}.name", f"A tool needs a name, a string that is not empty; got {shown(name)}.")
+        raise tool.error("name", f"A tool needs a name, a string that is not empty; got {shown(name)}.")
     return name
 
 
@@ -209,12 +171,11 @@ def _is_local(environment: Any) -> bool:
     return environment is None or (isinstance(environment, dict) and environment.get("type") == "local")
 
 
-def _custom(fields: dict[str, Raw], path: str) -> tuple[dict[str, Any], str | None]:
+def _custom(tool: Reader) -> tuple[dict[str, Any], str | None]:
     """A function of one string, which is the tool's free text; its grammar as a pattern, where it is one."""
-    described = _text(fields, "description", path)
-    shape = _value(fields, "format", path)
+    described = tool.text("description")
     pattern: str | None = None
-    match shape:
+    match tool.value("format"):
         case None | {"type": "text"}:
             told = "The input of the tool, as plain text."
         case {"type": "grammar", "definition": str(definition), "syntax": ("lark" | "regex") as syntax}:
@@ -222,7 +183,7 @@ def _custom(fields: dict[str, Raw], path: str) -> tuple[dict[str, Any], str | No
             pattern = text_pattern(definition, syntax)
         case _:
             message = "A custom tool's format must be {'type': 'text'} or a grammar with its definition and syntax."
-            raise refusal(f"{path}.format", message)
+            raise tool.error("format", message)
     function: dict[str, Any] = {}
     if described and (kept := without_words_on_json(described)):
         function["description"] = kept

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....errors import refusal
+from ....errors import shown
 from ....wire import openai
-from ....wire.openai import Fields
-from . import fields as client_fields
+from ....wire.json_reader import ANTHROPIC, Reader
 
 Part = dict[str, Any]
 Content = str | list[Part]
 
 
-def content_blocks(fields: Fields, path: str) -> list[tuple[Fields, str]]:
-    """The blocks of `content` with their paths; a string is one text block, absent content none."""
-    if not client_fields.has(fields, "content"):
-        return []
-    raw = fields["content"]
-    if client_fields.is_text(raw):
-        return [({"type": openai.raw("text"), "text": raw}, f"{path}.content")]
-    blocks = openai.read_objects(raw)
-    if blocks is None:
-        raise refusal(f"{path}.content", "Input should be a valid string or a list of blocks")
-    return [(block, f"{path}.content.{number}") for number, block in enumerate(blocks)]
+def content_blocks(holder: Reader) -> list[Reader]:
+    """The blocks of `content`; a string is one text block, absent content none."""
+    if holder.begins("content", b'"'):
+        text = {"type": openai.raw("text"), "text": holder.fields["content"]}
+        return [Reader(text, ANTHROPIC, holder.where("content"))]
+    return holder.items("content", "blocks")
 
 
 def joined(parts: list[Part], between: str) -> Content:
@@ -38,81 +32,67 @@ def text_part(text: str) -> Part:
     return {"type": "text", "text": text}
 
 
-def parts_of(block: Fields, kind: str, path: str) -> list[Part]:
+def parts_of(block: Reader) -> list[Part]:
     """The parts that a block of text, image, document or search result is. Raises ToolCallError for any other."""
-    match kind:
+    match block.required("type"):
         case "text":
-            return [text_part(client_fields.string(block, "text", path))]
+            return [text_part(block.required("text"))]
         case "image":
-            return [_image(block, path)]
+            return [{"type": "image_url", "image_url": {"url": _image(_source(block))}}]
         case "document":
-            return _document(block, path)
+            return _document(block)
         case "search_result":
-            return [text_part(_search_result(block, path))]
-    raise unknown(kind, path)
+            texts = [one.required("text") for one in content_blocks(block)]
+            lines = [block.text("title"), block.text("source"), *texts]
+            return [text_part("\n".join(line for line in lines if line))]
+    raise unknown(block)
 
 
-def unknown(kind: str, path: str) -> Exception:
-    """The error for a block of a kind that cannot stand where it does."""
-    message = f"A block of type {client_fields.shown(kind)} cannot be given to the model here"
-    return refusal(f"{path}.type", message)
+def unknown(block: Reader) -> Exception:
+    """The error for a block whose kind cannot be read where it is."""
+    return block.error("type", f"A block of type {shown(block.value('type'))} cannot be given to the model here")
 
 
-def _source(block: Fields, path: str) -> tuple[str, Fields]:
-    source = client_fields.inner(block, "source", path)
+def _source(block: Reader) -> Reader:
+    source = block.inner("source")
     if source is None:
-        raise refusal(f"{path}.source", "Field required")
-    return client_fields.string(source, "type", f"{path}.source"), source
+        raise block.error("source", ANTHROPIC["missing"])
+    return source
 
 
-def _data_url(source: Fields, path: str) -> str:
-    media_type = client_fields.filled_string(source, "media_type", f"{path}.source")
-    return f"data:{media_type};base64,{client_fields.string(source, 'data', f'{path}.source')}"
+def _data_url(source: Reader) -> str:
+    return f"data:{source.filled('media_type')};base64,{source.required('data')}"
 
 
-def _image(block: Fields, path: str) -> Part:
-    kind, source = _source(block, path)
-    match kind:
+def _image(source: Reader) -> str:
+    match source.required("type"):
         case "base64":
-            url = _data_url(source, path)
+            return _data_url(source)
         case "url":
-            url = client_fields.filled_string(source, "url", f"{path}.source")
-        case _:
-            raise _not_here(kind, path)
-    return {"type": "image_url", "image_url": {"url": url}}
+            return source.filled("url")
+    raise _not_here(source)
 
 
-def _document(block: Fields, path: str) -> list[Part]:
+def _document(block: Reader) -> list[Part]:
     """A document: its text under its title, or a file for a backend that reads such."""
-    kind, source = _source(block, path)
-    title = client_fields.optional_string(block, "title", path)
-    context = client_fields.optional_string(block, "context", path)
-    head = "\n".join(text for text in (title, context) if text)
-    match kind:
+    source, title = _source(block), block.text("title")
+    head = "\n".join(text for text in (title, block.text("context")) if text)
+    match source.required("type"):
         case "text":
-            found = [text_part(client_fields.string(source, "data", f"{path}.source"))]
+            found = [text_part(source.required("data"))]
         case "content":
-            found = []
-            for inner, where in content_blocks(source, f"{path}.source"):
-                found += parts_of(inner, client_fields.string(inner, "type", where), where)
+            found = [part for inner in content_blocks(source) for part in parts_of(inner)]
         case "base64":
-            file = {"filename": title or "document.pdf", "file_data": _data_url(source, path)}
+            file = {"filename": title or "document.pdf", "file_data": _data_url(source)}
             found = [{"type": "file", "file": file}]
         case "url":
-            # No chat backend fetches documents: the model is told where it is.
-            found = [text_part(f"(a document at {client_fields.filled_string(source, 'url', f'{path}.source')})")]
+            # No chat backend fetches documents: the model reads where it is.
+            found = [text_part(f"(a document at {source.filled('url')})")]
         case _:
-            raise _not_here(kind, path)
+            raise _not_here(source)
     return [text_part(head), *found] if head else found
 
 
-def _not_here(kind: str, path: str) -> Exception:
-    message = f"A source of type {client_fields.shown(kind)} cannot be read here; send the content itself, as base64"
-    return refusal(f"{path}.source.type", message)
-
-
-def _search_result(block: Fields, path: str) -> str:
-    lines = [client_fields.optional_string(block, name, path) for name in ("title", "source")]
-    for inner, where in content_blocks(block, path):
-        lines.append(client_fields.string(inner, "text", where))
-    return "\n".join(line for line in lines if line)
+def _not_here(source: Reader) -> Exception:
+    kind = shown(source.value("type"))
+    return source.error("type", f"A source of type {kind} cannot be read here; send the content itself, as base64")

@@ -6,16 +6,15 @@ what else it says: a backend that takes tools wants them right behind the calls.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from dataclasses import dataclass, field
 from typing import Any
 
 from ....errors import ToolCallError, refusal, shown
-from ....wire import openai
-from ....wire.json_input import decode, written_arguments
-from ....wire.openai import Fields
+from ....wire.json_input import written_arguments
+from ....wire.json_reader import ANTHROPIC, Reader
 from ...deferred_tools import definitions, named_in
-from . import fields as client_fields
 from . import tools as client_tools
 from .content import Content, Part, content_blocks, joined, parts_of, text_part, unknown
 from .server_results import readable
@@ -49,39 +48,32 @@ class Conversation:
         self.paths.append(path)
 
 
-def read_messages(fields: Fields, box: Toolbox, system: str, *, inline: bool) -> Conversation:
+def read_messages(request: Reader, box: Toolbox, system: str, *, inline: bool) -> Conversation:
     """The request's `messages` behind its system text. What they say of tools is told to `box`.
 
     inline: definitions of tools are written where they are loaded. Raises ToolCallError.
     """
-    if "messages" not in fields:
-        raise refusal("messages", "Field required")
-    messages = client_fields.items(fields, "messages", "")
-    if not messages:
-        raise refusal("messages", "at least one message is required")
+    if "messages" not in request.fields:
+        raise request.error("messages", ANTHROPIC["missing"])
     conversation = Conversation()
     if system:
         conversation.add({"role": "system", "content": system}, "system")
     reader = _Reader(conversation, box, inline=inline)
-    at = 0
-    while at < len(messages):
-        role = _role(messages[at], f"messages.{at}")
-        turn = [(messages[at], f"messages.{at}")]
-        at += 1
-        while role != "system" and at < len(messages) and _role(messages[at], f"messages.{at}") == role:
-            turn.append((messages[at], f"messages.{at}"))
-            at += 1
-        reader.read(role, turn)
+    turns = [(role, list(turn)) for role, turn in itertools.groupby(request.items("messages"), _role)]
+    if not turns:
+        raise request.error("messages", "at least one message is required")
+    for role, turn in turns:
+        for messages in [turn] if role != "system" else [[message] for message in turn]:
+            reader.read(role, messages)
     return conversation
 
 
-def _role(message: Fields, path: str) -> str:
-    role = client_fields.string(message, "role", path)
+def _role(message: Reader) -> str:
+    role = message.required("role")
     if role not in _ROLES:
-        text = f"Input should be 'user', 'assistant' or 'system', got {client_fields.shown(role)}"
-        raise refusal(f"{path}.role", text)
-    if "content" not in message:
-        raise refusal(f"{path}.content", "Field required")
+        raise message.error("role", f"Input should be 'user', 'assistant' or 'system', got {shown(role)}")
+    if "content" not in message.fields:
+        raise message.error("content", ANTHROPIC["missing"])
     return role
 
 
@@ -101,8 +93,8 @@ class _Said:
         self.texts += [self.between, text] if text and self.texts else [text]
         self.between = "" if text else self.between
 
-    def leave_out(self, kind: str, path: str) -> None:
-        _leave_out(kind, path)
+    def leave_out(self, block: Reader) -> None:
+        _leave_out(block)
         self.between = self.between or "\n"
 
     def message(self, calls: list[dict[str, Any]]) -> dict[str, Any]:
@@ -123,7 +115,7 @@ class _Reader:
         self._box = box
         self._inline = inline
 
-    def read(self, role: str, turn: list[tuple[Fields, str]]) -> None:
+    def read(self, role: str, turn: list[Reader]) -> None:
         match role:
             case "user":
                 self._user(turn)
@@ -134,44 +126,43 @@ class _Reader:
 
     # -- user ------------------------------------------------------------------------------------------------------
 
-    def _user(self, turn: list[tuple[Fields, str]]) -> None:
+    def _user(self, turn: list[Reader]) -> None:
         parts: list[Part] = []
         results = 0
-        for message, path in turn:
-            for block, where in content_blocks(message, path):
-                kind = client_fields.string(block, "type", where)
+        for message in turn:
+            for block in content_blocks(message):
+                kind = block.required("type")
                 if kind == "tool_result":
-                    self._result(block, where)
+                    self._result(block)
                     results += 1
                 elif kind.endswith("_tool_result") or kind in _FOREIGN:
-                    _leave_out(kind, where)
+                    _leave_out(block)
                 else:
-                    parts += self._parts(block, kind, where)
+                    parts += self._parts(block)
         if parts or not results:
-            self._conversation.add({"role": "user", "content": joined(parts, _BLANK_LINE)}, turn[0][1])
+            self._conversation.add({"role": "user", "content": joined(parts, _BLANK_LINE)}, turn[0].path)
 
-    def _result(self, block: Fields, path: str) -> None:
-        call_id = client_fields.filled_string(block, "tool_use_id", path)
+    def _result(self, block: Reader) -> None:
+        call_id = block.filled("tool_use_id")
         if call_id not in self._conversation.call_ids:
             message = (
-                f"unexpected `tool_use_id` found in `tool_result` blocks: {client_fields.shown(call_id)}. "
+                f"unexpected `tool_use_id` found in `tool_result` blocks: {shown(call_id)}. "
                 "Each `tool_result` block must have a corresponding `tool_use` block in an earlier message."
             )
-            raise refusal(f"{path}.tool_use_id", message, "invalid_tool_call_id")
-        made: dict[str, Any] = {"role": "tool", "tool_call_id": call_id, "content": self._result_content(block, path)}
-        if client_fields.boolean(block, "is_error", path):
+            raise block.error("tool_use_id", message, "invalid_tool_call_id")
+        made: dict[str, Any] = {"role": "tool", "tool_call_id": call_id, "content": self._result_content(block)}
+        if block.flag("is_error"):
             made["is_error"] = True
-        self._conversation.add(made, path)
+        self._conversation.add(made, block.path)
 
-    def _result_content(self, block: Fields, path: str) -> Content:
+    def _result_content(self, block: Reader) -> Content:
         parts: list[Part] = []
         names: list[str] = []
-        for inner, where in content_blocks(block, path):
-            kind = client_fields.string(inner, "type", where)
-            if kind == "tool_reference":
-                names.append(client_fields.filled_string(inner, "tool_name", where))
+        for inner in content_blocks(block):
+            if inner.required("type") == "tool_reference":
+                names.append(inner.filled("tool_name"))
             else:
-                parts += self._parts(inner, kind, where)
+                parts += self._parts(inner)
         if waiting := self._box.waiting:
             names += named_in(parts, waiting)
         for name in names:
@@ -190,71 +181,66 @@ class _Reader:
 
     # -- assistant -------------------------------------------------------------------------------------------------
 
-    def _assistant(self, turn: list[tuple[Fields, str]]) -> None:
+    def _assistant(self, turn: list[Reader]) -> None:
         said = _Said()
-        of_servers: dict[str, tuple[Fields, str]] = {}
+        of_servers: dict[str, Reader] = {}
         before = len(self._conversation.messages)
-        for message, path in turn:
+        for message in turn:
             said.between = _BLANK_LINE if said.texts else ""
-            for block, where in content_blocks(message, path):
-                kind = client_fields.string(block, "type", where)
+            for block in content_blocks(message):
+                kind = block.required("type")
                 match kind:
                     case "text":
-                        said.add(client_fields.string(block, "text", where))
+                        said.add(block.required("text"))
                     case "thinking":
                         said.thoughts.append(read_block(block))
                     case "tool_use":
-                        said.calls.append(self._call(block, where))
+                        said.calls.append(self._call(block))
                         said.between = said.between or "\n"
                     case "compaction":
-                        said.texts += [said.between, client_fields.optional_string(block, "content", where)]
+                        said.texts += [said.between, block.text("content") or ""]
                     case "tool_result":
-                        raise unknown(kind, where)
+                        raise unknown(block)
                     case _ if kind.endswith("_tool_result"):
-                        call = of_servers.pop(openai.read_text(block.get("tool_use_id")) or "", None)
-                        text = readable(client_fields.value(block, "content"))
+                        call = of_servers.pop(str(block.value("tool_use_id")), None)
+                        text = readable(block.value("content"))
                         if call is not None and text:
-                            self._of_server(self._call(*call), text, said, turn[0][1])
+                            self._of_server(self._call(call), text, said, turn[0].path)
                             said = _Said(calls=said.calls)
                         else:
-                            said.leave_out(kind, where)
+                            said.leave_out(block)
                     case _ if kind in _FOREIGN:
-                        of_servers[openai.read_text(block.get("id")) or ""] = block, where
-                        said.leave_out(kind, where)
+                        of_servers[str(block.value("id"))] = block
+                        said.leave_out(block)
                     case _:
-                        said.texts += [said.between, *self._texts(block, kind, where)]
+                        said.texts += [said.between, *self._texts(block)]
         if said or len(self._conversation.messages) == before:
-            self._conversation.add(said.message(said.calls), turn[0][1])
+            self._conversation.add(said.message(said.calls), turn[0].path)
 
     def _of_server(self, call: dict[str, Any], result: str, said: _Said, path: str) -> None:
         """What a server's tool gave, as a call and its result: these are shown to the model as data."""
         self._conversation.add(said.message([call]), path)
         self._conversation.add({"role": "tool", "tool_call_id": call["id"], "content": result}, path)
 
-    def _call(self, block: Fields, path: str) -> dict[str, Any]:
-        call_id = client_fields.filled_string(block, "id", path)
-        name = client_fields.filled_string(block, "name", path)
-        arguments = "{}"
-        if client_fields.has(block, "input"):
-            if not client_fields.is_object(block["input"]):
-                raise refusal(f"{path}.input", "Input should be a valid object")
-            arguments = written_arguments(decode(block["input"], f"{path}.input"), f"{path}.input")
+    def _call(self, block: Reader) -> dict[str, Any]:
+        call_id, name = block.filled("id"), block.filled("name")
+        arguments = written_arguments(block.object("input") or {}, block.where("input"))
         self._conversation.call_ids.add(call_id)
         return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
     # -- system ----------------------------------------------------------------------------------------------------
 
-    def _parts(self, block: Fields, kind: str, path: str) -> list[Part]:
+    def _parts(self, block: Reader) -> list[Part]:
         try:
-            return parts_of(block, kind, path)
+            return parts_of(block)
         except ToolCallError as error:
             return self._unread(error)
 
-    def _texts(self, block: Fields, kind: str, path: str) -> list[str]:
-        try:
-            return _texts_of(parts_of(block, kind, path), path)
-        except ToolCallError as error:
-            return [part["text"] for part in self._unread(error)]
+    def _texts(self, block: Reader) -> list[str]:
+        parts = self._parts(block)
+        if any(part["type"] != "text" for part in parts):
+            parts = self._unread(refusal(block.path, "An assistant's message holds text, thinking and calls only"))
+        return [part["text"] for part in parts]
 
     def _unread(self, error: ToolCallError) -> list[Part]:
         """What stands for a block that is not known here, but may be to an upstream of this API."""
@@ -263,54 +249,48 @@ class _Reader:
         self._conversation.unreadable = self._conversation.unreadable or error
         return [text_part("(a block that is not read here)")]
 
-    def _system(self, turn: list[tuple[Fields, str]]) -> None:
+    def _system(self, turn: list[Reader]) -> None:
         parts: list[Part] = []
-        for message, path in turn:
-            for block, where in content_blocks(message, path):
-                kind = client_fields.string(block, "type", where)
+        for message in turn:
+            for block in content_blocks(message):
+                kind = block.required("type")
                 match kind:
                     case "tool_addition":
-                        parts += self._addition(block, where)
+                        parts += self._addition(block)
                     case "tool_removal":
-                        parts += self._removal(block, where)
+                        parts += self._removal(block)
                     case _ if kind in _FOREIGN:
-                        _leave_out(kind, where)
+                        _leave_out(block)
                     case _:
-                        parts += self._parts(block, kind, where)
+                        parts += self._parts(block)
         if parts:
-            self._conversation.add({"role": "system", "content": joined(parts, _BLANK_LINE)}, turn[0][1])
+            self._conversation.add({"role": "system", "content": joined(parts, _BLANK_LINE)}, turn[0].path)
 
-    def _addition(self, block: Fields, path: str) -> list[Part]:
-        reference = _reference(block, path)
-        if "definition" in reference:
-            tool = client_tools.inline_definition(reference["definition"], f"{path}.tool.definition")
+    def _addition(self, block: Reader) -> list[Part]:
+        reference = _reference(block)
+        name: Any = reference.value("name")
+        if "definition" in reference.fields:
+            tool = client_tools.inline_definition(reference)
             if tool is None:
                 return []
             if tool.name not in self._box.declared:
                 self._box.declare(tool)
             name = tool.name
-        else:
-            name = openai.read_text(reference.get("name")) or ""
-        loaded = self._box.load(name)
+        loaded = self._box.load(name) if isinstance(name, str) else None
         return [text_part(self._announced([loaded]))] if loaded is not None else []
 
-    def _removal(self, block: Fields, path: str) -> list[Part]:
-        removed = self._box.remove(openai.read_text(_reference(block, path).get("name")) or "")
+    def _removal(self, block: Reader) -> list[Part]:
+        name = _reference(block).value("name")
+        removed = self._box.remove(name) if isinstance(name, str) else None
         return [] if removed is None else [text_part(f"This tool cannot be called any more: {removed.name}")]
 
 
-def _reference(block: Fields, path: str) -> Fields:
-    reference = client_fields.inner(block, "tool", path)
+def _reference(block: Reader) -> Reader:
+    reference = block.inner("tool")
     if reference is None:
-        raise refusal(f"{path}.tool", "Field required")
+        raise block.error("tool", ANTHROPIC["missing"])
     return reference
 
 
-def _texts_of(parts: list[Part], path: str) -> list[str]:
-    if any(part["type"] != "text" for part in parts):
-        raise refusal(path, "An assistant's message holds text, thinking and calls only")
-    return [part["text"] for part in parts]
-
-
-def _leave_out(kind: str, path: str) -> None:
-    _log.debug("messages: %s of type %s is left out", path, shown(kind))
+def _leave_out(block: Reader) -> None:
+    _log.debug("messages: %s of type %s is left out", block.path, shown(block.value("type")))

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....errors import ToolCallError, refusal
+from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.json_input import read_fields
-from ....wire.openai import Fields
-from . import fields as client_fields
+from ....wire.json_reader import ANTHROPIC, Reader
 from .messages import read_messages
 from .system import system_text
 from .thinking import Thinking, read_thinking
@@ -67,32 +66,30 @@ def read_request(body: bytes, *, counting: bool = False, inline: bool = False, n
     inline: see `MessagesFace`. native: the upstream speaks this API, see `Toolbox`.
     Raises ToolCallError, whose `param` is the path of the field.
     """
-    fields = read_fields(body)
-    if not openai.is_null(fields.get("thread")):
+    request = Reader(read_fields(body), ANTHROPIC)
+    if request.given("thread") is not None:
         raise _no_threads()
-    model = client_fields.filled_string(fields, "model", "")
-    chat: dict[str, Any] = {"model": model}
+    chat: dict[str, Any] = {"model": (model := request.filled("model"))}
     stream = False
     if not counting:
-        stream = client_fields.boolean(fields, "stream", "")
-        if "max_tokens" not in fields:
-            raise refusal("max_tokens", "Field required")
-        chat["max_tokens"] = _count(fields, "max_tokens")
-    stops = _stops(fields)
-    thinking = read_thinking(fields)
-    chat.update(_sampling(fields))
-    if stops:
+        stream = request.flag("stream") is True
+        chat["max_tokens"] = request.count("max_tokens")
+        if chat["max_tokens"] is None:
+            raise request.error("max_tokens", ANTHROPIC["missing"])
+    thinking = read_thinking(request)
+    chat.update(_sampling(request))
+    if stops := [stop for stop in request.texts("stop_sequences") if stop]:
         chat["stop"] = stops
-    chat.update(_output(fields))
-    box = read_tools(fields, native=native)
-    conversation = read_messages(fields, box, system_text(fields), inline=inline)
+    chat.update(_output(request))
+    box = read_tools(request, native=native)
+    conversation = read_messages(request, box, system_text(request), inline=inline)
     chat["messages"] = conversation.messages
     chat.update(chat_tools(box))
-    chat.update(chat_choice(fields, box))
+    chat.update(chat_choice(request, box))
     if stream:
         chat["stream"] = True
         chat["stream_options"] = {"include_usage": True}
-    chat.update({name: fields[name] for name in _PASSED if name in fields})
+    chat.update({name: request.fields[name] for name in _PASSED if name in request.fields})
     return Asked(
         chat=chat,
         model=model,
@@ -122,64 +119,27 @@ def _no_threads() -> ToolCallError:
     )
 
 
-def _count(fields: Fields, name: str) -> int:
-    found = client_fields.value(fields, name)
-    if not isinstance(found, int) or isinstance(found, bool):
-        raise refusal(name, "Input should be a valid integer")
-    if found < 1:
-        raise refusal(name, "Input should be greater than or equal to 1")
-    return found
+def _sampling(request: Reader) -> dict[str, Any]:
+    request.number("temperature", 0)
+    request.number("top_p", 0, 1)
+    names = ("temperature", "top_p", *(["top_k"] if request.count("top_k", 0) else []))
+    return {name: request.fields[name] for name in names if request.given(name) is not None}
 
 
-def _stops(fields: Fields) -> list[str]:
-    if not client_fields.has(fields, "stop_sequences"):
-        return []
-    found = client_fields.value(fields, "stop_sequences")
-    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-        raise refusal("stop_sequences", "Input should be a valid list of strings")
-    return [item for item in found if item]
-
-
-def _sampling(fields: Fields) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for name, most in (("temperature", None), ("top_p", 1)):
-        if client_fields.has(fields, name):
-            found = client_fields.value(fields, name)
-            if not isinstance(found, int | float) or isinstance(found, bool):
-                raise refusal(name, "Input should be a valid number")
-            if found < 0 or (most is not None and found > most):
-                limit = "" if most is None else f" and at most {most}"
-                raise refusal(name, f"Input should be at least 0{limit}")
-            made[name] = fields[name]
-    if client_fields.has(fields, "top_k"):
-        found = client_fields.value(fields, "top_k")
-        if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-            raise refusal("top_k", "Input should be a valid integer of at least 0")
-        if found:
-            made["top_k"] = found
-    return made
-
-
-def _output(fields: Fields) -> dict[str, Any]:
+def _output(request: Reader) -> dict[str, Any]:
     """`output_config`, and the `output_format` that came before it, as `reasoning_effort` and `response_format`."""
-    config = client_fields.inner(fields, "output_config", "") or {}
+    config = request.inner("output_config")
     made: dict[str, Any] = {}
-    effort = _EFFORTS.get(openai.read_text(config.get("effort")) or "")
-    if effort is not None:
+    if config is not None and (effort := _EFFORTS.get(str(config.value("effort")))):
         made["reasoning_effort"] = effort
-    for holder, name, path in ((config, "format", "output_config"), (fields, "output_format", "")):
-        where = f"{path}.{name}" if path else name
-        wanted = client_fields.inner(holder, name, path)
-        if wanted is None:
-            continue
-        kind = client_fields.string(wanted, "type", where)
-        if kind != "json_schema":
-            raise refusal(f"{where}.type", "Input should be 'json_schema'")
-        if not client_fields.is_object(wanted.get("schema")):
-            raise refusal(f"{where}.schema", "Input should be a valid object")
-        schema = {"name": "output", "schema": wanted["schema"], "strict": True}
+    wanted = (config and config.inner("format")) or request.inner("output_format")
+    if wanted is not None:
+        if wanted.required("type") != "json_schema":
+            raise wanted.error("type", "Input should be 'json_schema'")
+        if not wanted.begins("schema", b"{"):
+            raise wanted.error("schema", ANTHROPIC["object"])
+        schema = {"name": "output", "schema": wanted.fields["schema"], "strict": True}
         made["response_format"] = {"type": "json_schema", "json_schema": schema}
-        break
     return made
 
 

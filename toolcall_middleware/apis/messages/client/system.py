@@ -10,9 +10,7 @@ import logging
 import re
 from dataclasses import dataclass
 
-from ....errors import refusal
-from ....wire.openai import Fields
-from . import fields as client_fields
+from ....wire.json_reader import Reader
 
 _log = logging.getLogger("toolcall_middleware")
 
@@ -41,20 +39,16 @@ _KNOWN_LINES: tuple[_KnownLine, ...] = (
 )
 
 
-def system_text(fields: Fields) -> str:
+def system_text(request: Reader) -> str:
     """The request's `system` (a string, or text blocks) as one text. It is empty if the request has no `system`."""
-    if not client_fields.has(fields, "system"):
-        return ""
-    if client_fields.is_text(fields["system"]):
-        texts = [client_fields.string(fields, "system", "")]
+    if request.begins("system", b'"'):
+        texts = [request.required("system")]
     else:
         texts = []
-        for number, block in enumerate(client_fields.items(fields, "system", "")):
-            path = f"system.{number}"
-            kind = client_fields.string(block, "type", path)
-            if kind != "text":
-                raise refusal(f"{path}.type", "Input should be 'text'")
-            texts.append(client_fields.string(block, "text", path))
+        for block in request.items("system"):
+            if block.required("type") != "text":
+                raise block.error("type", "Input should be 'text'")
+            texts.append(block.required("text"))
     return "\n\n".join(text for text in _without_known_lines(texts) if text)
 
 

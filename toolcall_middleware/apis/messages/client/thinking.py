@@ -10,9 +10,7 @@ import base64
 import binascii
 from dataclasses import dataclass
 
-from ....wire import openai
-from ....wire.openai import Fields
-from . import fields as client_fields
+from ....wire.json_reader import Reader
 
 MARK = "toolcall-v1."
 """What a signature of this package begins with."""
@@ -28,14 +26,12 @@ class Thinking:
     omitted: bool = False
 
 
-def read_thinking(fields: Fields) -> Thinking:
+def read_thinking(request: Reader) -> Thinking:
     """The request's `thinking`. Kinds that are not known yet ask for it: only `disabled` and none at all do not."""
-    config = client_fields.inner(fields, "thinking", "")
+    config = request.inner("thinking")
     if config is None:
         return Thinking()
-    kind = client_fields.string(config, "type", "thinking")
-    omitted = openai.read_text(config.get("display")) == "omitted"
-    return Thinking(wanted=kind != "disabled", omitted=omitted)
+    return Thinking(wanted=config.required("type") != "disabled", omitted=config.value("display") == "omitted")
 
 
 def write_signature(text: str | None) -> str:
@@ -56,7 +52,9 @@ def read_signature(signature: str) -> str:
         return ""
 
 
-def read_block(block: Fields) -> str:
+def read_block(block: Reader) -> str:
     """The text of a `thinking` block of the history. Empty if neither the block nor its signature has one."""
-    text = openai.read_text(block.get("thinking")) or ""
-    return text or read_signature(openai.read_text(block.get("signature")) or "")
+    text, signature = block.value("thinking"), block.value("signature")
+    if isinstance(text, str) and text:
+        return text
+    return read_signature(signature) if isinstance(signature, str) else ""

@@ -12,14 +12,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
-from ....errors import ToolCallError, refusal
+from ....errors import ToolCallError, refusal, shown
 from ....model import DEFERRED_FIELD, LOADED_FIELD
-from ....wire import openai
-from ....wire.openai import Fields
+from ....wire.json_reader import ANTHROPIC, Reader
 from ..mcp import TOOLSET, tools_of_server, tools_of_set
-from . import fields as client_fields
 from .typed_tools import typed_tool
 
 _log = logging.getLogger("toolcall_middleware")
@@ -64,7 +60,7 @@ class Toolbox:
     def declare(self, tool: Declared) -> None:
         """One more tool. Raises ToolCallError where its name is taken."""
         if tool.name in self.declared:
-            message = f"Tool names must be unique; {client_fields.shown(tool.name)} was declared before."
+            message = f"Tool names must be unique; {shown(tool.name)} was declared before."
             raise refusal(f"{tool.path}.name", message, "invalid_tool_schema")
         if self.native:
             tool.function.pop("strict", None)  # Anthropic's API keeps that promise itself
@@ -131,27 +127,25 @@ class Toolbox:
         return [tool for tool in [*first, *loaded] if self._offered[tool.name]]
 
 
-def read_tools(fields: Fields, *, native: bool = False) -> Toolbox:
+def read_tools(request: Reader, *, native: bool = False) -> Toolbox:
     """The request's `tools`. native: see `Toolbox`. Raises ToolCallError for what is no tool."""
     box = Toolbox(native)
     searches = False
-    entries = client_fields.items(fields, "tools", "")
-    sets = [_values(entry) for entry in entries if openai.read_text(entry.get("type")) == TOOLSET]
-    for number, entry in enumerate(entries):
-        path = f"tools.{number}"
-        tool = read_tool(entry, path)
+    entries = request.items("tools")
+    sets = [_values(entry) for entry in entries if entry.value("type") == TOOLSET]
+    for entry in entries:
+        tool = read_tool(entry)
         if tool is not None:
             box.declare(tool)
             continue
-        kind = client_fields.string(entry, "type", path)
+        kind = entry.required("type")
         searches = searches or kind.startswith(_SEARCH)
         if kind == TOOLSET:
-            box.serve(_name_of(entry, kind), tools_of_set(_values(entry)), path)
+            box.serve(_name_of(entry, kind), tools_of_set(_values(entry)), entry.path)
         else:
-            box.leave_out(_name_of(entry, kind), path)
-    for number, server in enumerate(client_fields.items(fields, "mcp_servers", "")):
-        path = f"mcp_servers.{number}"
-        box.serve(_name_of(server, path), tools_of_server(_values(server), sets), path)
+            box.leave_out(_name_of(entry, kind), entry.path)
+    for server in request.items("mcp_servers"):
+        box.serve(_name_of(server, server.path), tools_of_server(_values(server), sets), server.path)
     if searches:
         box.load_all()
     if box.dropped:
@@ -159,41 +153,36 @@ def read_tools(fields: Fields, *, native: bool = False) -> Toolbox:
     return box
 
 
-def read_tool(entry: Fields, path: str) -> Declared | None:
+def read_tool(entry: Reader) -> Declared | None:
     """A tool that the client runs; None for one that Anthropic's servers would run."""
-    kind = client_fields.optional_string(entry, "type", path) or "custom"
-    deferred = client_fields.boolean(entry, "defer_loading", path)
+    kind = entry.text("type") or "custom"
+    deferred = entry.flag("defer_loading") is True
     if kind != "custom" and (function := typed_tool(kind, entry)) is not None:
-        name = client_fields.optional_string(entry, "name", path) or function["name"]
-        return Declared(name, path, {**function, "name": name}, deferred)
-    if kind != "custom" and not client_fields.is_object(entry.get("input_schema")):
+        name = entry.text("name") or function["name"]
+        return Declared(name, entry.path, {**function, "name": name}, deferred)
+    if kind != "custom" and not entry.begins("input_schema", b"{"):
         return None
-    name = client_fields.filled_string(entry, "name", path)
-    made: dict[str, Any] = {"name": name}
-    if client_fields.has(entry, "description"):
-        client_fields.string(entry, "description", path)
-        made["description"] = entry["description"]
-    if "input_schema" not in entry:
-        raise refusal(f"{path}.input_schema", "Field required", "invalid_tool_schema")
-    if not client_fields.is_object(entry["input_schema"]):
-        message = "Input should be a valid object"
-        raise refusal(f"{path}.input_schema", message, "invalid_tool_schema")
-    made["parameters"] = entry["input_schema"]
-    if client_fields.boolean(entry, "strict", path):
+    made: dict[str, Any] = {"name": (name := entry.filled("name"))}
+    if entry.text("description") is not None:
+        made["description"] = entry.fields["description"]
+    if not entry.begins("input_schema", b"{"):
+        wrong = ANTHROPIC["object" if "input_schema" in entry.fields else "missing"]
+        raise entry.error("input_schema", wrong, "invalid_tool_schema")
+    made["parameters"] = entry.fields["input_schema"]
+    if entry.flag("strict"):
         made["strict"] = True
-    return Declared(name, path, made, deferred)
+    return Declared(name, entry.path, made, deferred)
 
 
-def _values(entry: Fields) -> dict[str, Any]:
-    return {name: openai.read_value(raw) for name, raw in entry.items()}
+def _values(entry: Reader) -> dict[str, Any]:
+    return {name: entry.value(name) for name in entry.fields}
 
 
-def _name_of(entry: Fields, otherwise: str) -> str:
+def _name_of(entry: Reader, otherwise: str) -> str:
     """The name of a tool that is left out, as a log line and a header may hold it: the client wrote it."""
-    for name in ("name", "mcp_server_name"):
-        if text := openai.read_text(entry.get(name)):
-            return _NOT_IN_HEADER.sub("_", text[:64])
-    return _NOT_IN_HEADER.sub("_", otherwise[:64])
+    names = [entry.value(name) for name in ("name", "mcp_server_name")]
+    name = next((name for name in names if isinstance(name, str) and name), otherwise)
+    return _NOT_IN_HEADER.sub("_", name[:64])
 
 
 def chat_tools(box: Toolbox) -> dict[str, Any]:
@@ -207,19 +196,19 @@ def _chat_tool(tool: Declared, more: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": tool.function, **more}
 
 
-def chat_choice(fields: Fields, box: Toolbox) -> dict[str, Any]:
+def chat_choice(request: Reader, box: Toolbox) -> dict[str, Any]:
     """The request's `tool_choice` as fields of a chat completion (`tool_choice`, `parallel_tool_calls`).
 
     A tool that the upstream runs is no call for the client: one that is asked for is the upstream's to satisfy.
     Raises ToolCallError where it asks for a tool that is not offered.
     """
-    choice = client_fields.inner(fields, "tool_choice", "")
+    choice = request.inner("tool_choice")
     offered = box.offered
     if choice is None:
         return {}
-    kind = client_fields.string(choice, "type", "tool_choice")
+    kind = choice.required("type")
     made: dict[str, Any] = {}
-    if client_fields.boolean(choice, "disable_parallel_tool_use", "tool_choice"):
+    if choice.flag("disable_parallel_tool_use"):
         made["parallel_tool_calls"] = False
     match kind:
         case "auto":
@@ -231,14 +220,13 @@ def chat_choice(fields: Fields, box: Toolbox) -> dict[str, Any]:
                 raise _no_tool("tool_choice", "asks for a call, and no tool is offered that can be called here", box)
             made["tool_choice"] = "auto" if box.foreign else "required"
         case "tool":
-            name = client_fields.filled_string(choice, "name", "tool_choice")
+            name = choice.filled("name")
             if not box.is_offered(name):
-                raise _no_tool("tool_choice.name", f"the tool {client_fields.shown(name)} is not offered", box)
+                raise _no_tool("tool_choice.name", f"the tool {shown(name)} is not offered", box)
             named = {"type": "function", "function": {"name": name}}
             made["tool_choice"] = "auto" if name in box.foreign else named
         case _:
-            message = f"Input should be 'auto', 'any', 'tool' or 'none', got {client_fields.shown(kind)}"
-            raise refusal("tool_choice.type", message)
+            raise choice.error("type", f"Input should be 'auto', 'any', 'tool' or 'none', got {shown(kind)}")
     return made if offered else {}
 
 
@@ -249,10 +237,10 @@ def _no_tool(path: str, message: str, box: Toolbox) -> ToolCallError:
     return refusal(path, f"{message}{dropped}.", "invalid_tool_choice")
 
 
-def inline_definition(raw: msgspec.Raw | None, path: str) -> Declared | None:
+def inline_definition(reference: Reader) -> Declared | None:
     """The tool in the `definition` of a `tool_addition`. None for a tool that only Anthropic's servers run."""
-    entry = openai.read_object(raw)
+    entry = reference.inner("definition")
     if entry is None:
-        raise refusal(path, "Input should be a valid object")
-    found = read_tool(entry, path)
-    return None if found is None else Declared(found.name, path, found.function, deferred=True)
+        raise reference.error("definition", ANTHROPIC["object"])
+    found = read_tool(entry)
+    return None if found is None else Declared(found.name, entry.path, found.function, deferred=True)

@@ -12,14 +12,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ....wire import openai
-from ....wire.openai import Fields
+from ....wire.json_reader import Reader
 
 _TYPE = re.compile(r"(bash|text_editor|memory|computer)_(\d{8})")
 Schema = dict[str, Any]
 
 
-def typed_tool(kind: str, entry: Fields) -> dict[str, Any] | None:
+def typed_tool(kind: str, entry: Reader) -> dict[str, Any] | None:
     """The function (`name`, `description`, `parameters`) that a tool of this type is; None of any other type.
 
     A version that is newer than those known here is read as the newest.
@@ -52,7 +51,7 @@ _LINES = {
 }
 
 
-def _bash(_version: str, _entry: Fields) -> tuple[str, str, Schema]:
+def _bash(_version: str, _entry: Reader) -> tuple[str, str, Schema]:
     properties = {
         "command": _text("The command to run. Required unless the shell is restarted."),
         "restart": {"type": "boolean", "description": "True restarts the shell."},
@@ -60,7 +59,7 @@ def _bash(_version: str, _entry: Fields) -> tuple[str, str, Schema]:
     return "bash", "Runs commands in a shell that stays open between calls.", _object(properties)
 
 
-def _text_editor(version: str, _entry: Fields) -> tuple[str, str, Schema]:
+def _text_editor(version: str, _entry: Reader) -> tuple[str, str, Schema]:
     undo = version < "20250429"
     commands = ["view", "create", "str_replace", "insert", *(["undo_edit"] if undo else [])]
     # The page names `new_str` for the text of an insertion up to 20250429, and `insert_text` from 20250728 on.
@@ -82,7 +81,7 @@ def _text_editor(version: str, _entry: Fields) -> tuple[str, str, Schema]:
     return name, "Views, creates and edits text files.", _object(properties, "command", "path")
 
 
-def _memory(_version: str, _entry: Fields) -> tuple[str, str, Schema]:
+def _memory(_version: str, _entry: Reader) -> tuple[str, str, Schema]:
     commands = ["view", "create", "str_replace", "insert", "delete", "rename"]
     properties = {
         "command": {"type": "string", "enum": commands, "description": "What to do."},
@@ -118,8 +117,8 @@ def _point(description: str) -> Schema:
     }
 
 
-def _computer(version: str, entry: Fields) -> tuple[str, str, Schema]:
-    zoom = version >= "20251124" and openai.read_value(entry.get("enable_zoom")) is True
+def _computer(version: str, entry: Reader) -> tuple[str, str, Schema]:
+    zoom = version >= "20251124" and entry.value("enable_zoom") is True
     actions = _ACTIONS_2024 if version < "20250124" else _ACTIONS_2025
     properties: Schema = {
         "action": {"type": "string", "enum": [*actions, *(["zoom"] if zoom else [])], "description": "What to do."},
@@ -137,12 +136,12 @@ def _computer(version: str, entry: Fields) -> tuple[str, str, Schema]:
     if zoom:
         region = {"type": "array", "items": {"type": "integer"}, "minItems": 4, "maxItems": 4}
         properties["region"] = {**region, "description": "For zoom: [x1, y1, x2, y2], the part to show enlarged."}
-    width, height = (openai.read_value(entry.get(f"display_{side}_px")) for side in ("width", "height"))
+    width, height = (entry.value(f"display_{side}_px") for side in ("width", "height"))
     size = f" The screen has {width} x {height} pixels." if isinstance(width, int) and isinstance(height, int) else ""
     return "computer", f"Controls mouse and keyboard, and shows the screen.{size}", _object(properties, "action")
 
 
-_MAKERS: dict[str, Callable[[str, Fields], tuple[str, str, Schema]]] = {
+_MAKERS: dict[str, Callable[[str, Reader], tuple[str, str, Schema]]] = {
     "bash": _bash,
     "text_editor": _text_editor,
     "memory": _memory,
