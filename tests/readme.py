@@ -16,7 +16,6 @@ from toolcall_middleware import errors
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.cli.launch.agents import AGENTS
 from toolcall_middleware.formats import models, registry
-from toolcall_middleware.hosts.proxy.upstream.providers import PROVIDERS
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.settings import OPTIONS, PROFILES, show
 
@@ -196,21 +195,6 @@ def command_line() -> str:
     return "\n\n".join(parts)
 
 
-def providers() -> str:
-    """What of OpenAI's API each other API behind the proxy can do."""
-    parts = [
-        "# Other APIs behind the proxy",
-        (
-            "`upstream_api=anthropic` and `upstream_api=google`: what of OpenAI's API reaches them."
-            " `toolcall-middleware formats --providers` prints the same."
-        ),
-    ]
-    for name, provider in sorted(PROVIDERS.items()):
-        rows = [(feature, row.support.value, row.note) for feature, row in provider.capabilities.items()]
-        parts += [f"## {name}", _table(("feature", "support", "note"), rows)]
-    return "\n\n".join(parts)
-
-
 def python_api() -> str:
     """The public names with their docstrings."""
     parts = ["# Python API", "All of it is in the package `toolcall_middleware`."]
@@ -247,7 +231,6 @@ REFERENCE: dict[str, Callable[[], str]] = {
     "reasoning": reasoning,
     "errors": error_codes,
     "cli": command_line,
-    "providers": providers,
     "api": python_api,
 }
 """The generated pages, by name."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
 
-from toolcall_middleware.apis.capabilities import FEATURES
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.formats import registry
 
@@ -42,20 +40,7 @@ def test_a_format_of_another_package_is_told_apart(
     monkeypatch.setattr(registry, "names", lambda: ["foreign"])
     monkeypatch.setattr(registry, "get", lambda _name: Foreign())
     assert cli.main(["formats"]) == 0
-    assert capsys.readouterr().out.startswith("foreign (somebody.formats)\n    CALL get_weather\n\nupstream_api=")
-
-
-def test_formats_also_says_what_the_providers_can_do(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["formats", "--providers"]) == 0
-    table = capsys.readouterr().out
-    assert re.search(r"upstream_api=anthropic\n    tools +yes\n", table)
-    assert re.search(r"upstream_api=google\n    tools +yes ", table)
-    assert cli.main(["formats"]) == 0
-    assert capsys.readouterr().out.endswith(table)
-    assert cli.main(["formats", "--providers", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert rows["anthropic"]["n"] == {"support": "refused", "note": "but for n=1"}
-    assert rows["anthropic"].keys() == set(FEATURES)
+    assert capsys.readouterr().out.startswith("foreign (somebody.formats)\n    CALL get_weather\n\n")
 
 
 def test_formats_of_some_names_only(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,4 +48,3 @@ def test_formats_of_some_names_only(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("hermes (built in)\n    <tool_call>")
     assert cli.main(["formats", "hermess"]) == 2
     assert "did you mean hermes?" in capsys.readouterr().err
-    assert cli.main(["formats", "hermes", "--providers"]) == 2

@@ -8,11 +8,8 @@ from functools import partial
 
 from starlette.types import ASGIApp
 
-from ....apis.capabilities import Capabilities
 from ....apis.foreign_call_ids import FORMS
-from ....apis.google.capabilities import CAPABILITIES as GOOGLE
 from ....apis.google.translation import GoogleTranslation
-from ....apis.messages.upstream.capabilities import CAPABILITIES as ANTHROPIC
 from ....apis.messages.upstream.translation import AnthropicTranslation
 from ....apis.upstream import Translation
 from ....errors import SettingsError
@@ -37,7 +34,6 @@ class Provider:
     versions: tuple[str, ...]
     key_header: str
     make: Callable[[Settings], Translation]
-    capabilities: Capabilities
     headers: Mapping[str, str] = field(default_factory=dict)
     own: frozenset[str] = frozenset()
 
@@ -62,7 +58,6 @@ PROVIDERS: Mapping[str, Provider] = {
         # API do not know it.
         headers={"anthropic-version": "2023-06-01"},
         make=_anthropic,
-        capabilities=ANTHROPIC,
         own=frozenset({"/v1/messages", "/v1/messages/count_tokens"}),
     ),
     "google": Provider(
@@ -71,7 +66,6 @@ PROVIDERS: Mapping[str, Provider] = {
         versions=("/v1beta", "/v1beta/openai", "/v1alpha", "/v1"),
         key_header="x-goog-api-key",
         make=_google,
-        capabilities=GOOGLE,
     ),
 }
 
