@@ -117,6 +117,21 @@ ARGUMENTS: list[tuple[str, Any]] = [
     ("s='a' n=5", {"s": "a", "n": 5}),
     (", s='a',, n=5", {"s": "a", "n": 5}),
     ("a=[1,, 2", {"a": [1, 2]}),
+    # Text without quotes: only a key of the tool, or the end, is behind its last comma.
+    ("s=New York, NY", {"s": "New York, NY"}),
+    ("s=New York,", {"s": "New York"}),
+    ("s=New York, NY, n=5", {"s": "New York, NY", "n": 5}),
+    ("s=Trenton, NJ (or Newark, NJ), t=b", {"s": "Trenton, NJ (or Newark, NJ)", "t": "b"}),
+    ("s=at 5, 6, or 7, t=b", {"s": "at 5, 6, or 7", "t": "b"}),
+    ("s=x, y = 2, and a==b, n=5", {"s": "x, y = 2, and a==b", "n": 5}),
+    ("any=New York, NY, t=b", {"any": "New York, NY", "t": "b"}),
+    ("n=about five, or six", {"n": "about five, or six"}),
+    ("o={'k': New York, NY, 'l': 1}, n=5", {"o": {"k": "New York, NY", "l": 1}, "n": 5}),
+    ("a=[New York, NY]", {"a": ["New York", "NY"]}),
+    ("New York, b, 5", {"s": "New York", "t": "b", "n": 5}),
+    ("s=a b, 'c', 5", {"s": "a b", "t": "c", "n": 5}),
+    ("any=007, 'b', n=+6", {"any": 7, "t": "b", "n": 6}),
+    ("s=5, 'b', n=6", {"s": "5", "t": "b", "n": 6}),
 ]
 
 

@@ -1,8 +1,16 @@
-"""The open containers of a value."""
+"""Brackets: those of notations, and the open ones of a value."""
 
 from __future__ import annotations
 
 from typing import SupportsIndex
+
+SET, MEMBERS = "<*"
+"""Among the open brackets: that of a set in Python's notation (`{'a', 'b'}`); `**{…}`, whose members are the call's."""
+LISTS = f"[({SET}"
+OPEN = {"{": "{", "[": "[", "(": "[", SET: "["}
+SHUT = {"{": "}", "[": "]", "(": "]", SET: "]", MEMBERS: ""}
+CLOSERS = {"{": "}", "[": "]", "(": ")", SET: "}", MEMBERS: "}"}
+MATES = {"}": f"{{{MEMBERS}{SET}", "]": "[", ")": "("}
 
 
 class Brackets(list[str]):

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from ...json_schema.types import ALL, declared_types
 from ..patterns import WHITE_SPACE, anywhere
-from .brackets import Brackets
-from .json_spelling import LITERALS, NUMBER, python_escape, quoted
+from .brackets import CLOSERS, LISTS, MATES, MEMBERS, OPEN, SET, SHUT, Brackets
+from .json_spelling import LITERALS, python_escape, quoted, repaired_number
 from .typing import json_of, literal
 
 _T = TypeVar("_T")
@@ -27,14 +27,6 @@ _Steps = Generator[None, None, _T]
 
 _KEY, _COLON, _VALUE, _STRING, _WORD, _AFTER = range(6)
 """What is expected next, or is open."""
-
-_SET, _MEMBERS = "<*"
-"""Among the open brackets: that of a set in Python's notation (`{'a', 'b'}`); `**{…}`, whose members are the call's."""
-_LISTS = f"[({_SET}"
-_OPEN = {"{": "{", "[": "[", "(": "[", _SET: "["}
-_SHUT = {"{": "}", "[": "]", "(": "]", _SET: "]", _MEMBERS: ""}
-_CLOSERS = {"{": "}", "[": "]", "(": ")", _SET: "}", _MEMBERS: "}"}
-_MATES = {"}": f"{{{_MEMBERS}{_SET}", "]": "[", ")": "("}
 
 _MAX_LOOK = 512
 _MAX_KEY = 256
@@ -67,7 +59,7 @@ class Notation:
 
     quotes: what is around strings, the longest first. verbatim: those in which a backslash is no escape.
     inner: what such a quote means where it does not end the string, if not itself.
-    keywords: as in Python, an argument may have no name, a string may have a prefix, and a comma ends every word.
+    keywords: as in Python, an argument may have no name, a string may have a prefix, and a comma ends every literal.
     ends: the markers after all calls, which may be missing. listed: the calls are in a list; else one may follow
     directly upon another. wrapped: another parenthesis may close around it.
     """
@@ -85,15 +77,16 @@ class _At:
     """What a reader is at: the text at hand, and what is open."""
 
     __slots__ = (
-        "closer", "cut", "declared", "done", "empty", "held", "i", "in_text", "inner", "is_key", "last", "notation",
-        "offered", "out", "parts", "positional", "quote", "raw", "repaired", "s", "schema", "stack", "state", "types",
+        "by_position", "closer", "cut", "declared", "done", "empty", "held", "i", "in_text", "inner", "is_key", "last",
+        "notation", "offered", "out", "parts", "positional", "quote", "raw", "repaired", "s", "schema", "stack",
+        "state", "types",
     )  # fmt: skip
 
     def __init__(
         self, notation: Notation, opening: str, schema: Mapping[str, Any] | None, offered: Callable[[str], bool]
     ) -> None:
         self.notation = notation
-        self.closer = _CLOSERS[opening]  # the bracket that ends the call
+        self.closer = CLOSERS[opening]  # the bracket that ends the call
         self.schema = schema
         properties = schema.get("properties") if schema else None
         self.declared: list[str] = list(properties) if isinstance(properties, Mapping) else []
@@ -112,12 +105,13 @@ class _At:
         self.inner = False  # a quote was in it, so it may well hold code
         self.parts: list[str] = []  # the word at hand
         self.in_text = False  # the word can only be a string
+        self.by_position = False  # the value has no name
         self.done = self.cut = self.repaired = False  # see LiteralReader
 
     @property
     def in_list(self) -> bool:
         """Whether values have no keys here."""
-        return bool(self.stack) and self.stack[-1] in _LISTS
+        return bool(self.stack) and self.stack[-1] in LISTS
 
     def asked(self, ask: Callable[[_At, int], _T | None], offset: int = 0) -> _Steps[_T]:
         """What `ask` says of the text at `offset`, when it has seen enough of it. It says None where it has not."""
@@ -150,8 +144,8 @@ class _At:
     def named(self, key: str) -> None:
         """A key is complete."""
         self.state = _COLON
-        self.types = ALL
-        if not self.stack or self.stack == [_MEMBERS]:
+        self.types, self.by_position = ALL, False
+        if not self.stack or self.stack == [MEMBERS]:
             self.types = declared_types(self.schema, key)
             self.positional += 1
 
@@ -176,7 +170,7 @@ class _At:
         if in_word:
             _end_word(self)
         while self.stack:
-            self.out.append(_SHUT[self.stack.pop()])
+            self.out.append(SHUT[self.stack.pop()])
         self.out.append("}")
 
 
@@ -301,7 +295,7 @@ def _closes(at: _At, c: str) -> bool:
 def _shut(at: _At, c: str) -> None:
     """A closing bracket. One that nothing has opened is dropped."""
     at.state = _AFTER
-    mates = _MATES[c]
+    mates = MATES[c]
     if not any(mate in at.stack for mate in mates):
         if c == "]" and at.notation.listed:
             at.close(marked=True)  # the call's own bracket is missing
@@ -313,8 +307,8 @@ def _shut(at: _At, c: str) -> None:
     at.i += 1
     while at.stack:
         opened = at.stack.pop()
-        at.out.append(_SHUT[opened])
-        at.empty = at.empty and opened == _MEMBERS
+        at.out.append(SHUT[opened])
+        at.empty = at.empty and opened == MEMBERS
         if opened in mates:
             return
         at.repaired = True
@@ -326,7 +320,7 @@ def _key(at: _At, c: str) -> _Steps[None]:
     keywords = at.notation.keywords
     holds_all = c == "{" and at.empty and not at.stack and at.closer == ")" and not keywords
     if holds_all:
-        at.stack.append(_MEMBERS)  # an object in the call's parentheses
+        at.stack.append(MEMBERS)  # an object in the call's parentheses
     if holds_all or c in ",;:=":
         at.repaired = at.repaired or c != ","
         at.i += 1
@@ -337,7 +331,7 @@ def _key(at: _At, c: str) -> _Steps[None]:
         while len(at.s) - at.i < 3 and not at.last:
             yield
         if at.s.startswith("**{", at.i):
-            at.stack.append(_MEMBERS)
+            at.stack.append(MEMBERS)
             at.i += 3
         else:
             at.repaired = True
@@ -363,7 +357,7 @@ def _key(at: _At, c: str) -> _Steps[None]:
         number = at.positional
         at.put_key(at.declared[number] if number < len(at.declared) else f"arg{number}")
         at.out.append(": ")
-        at.state = _VALUE
+        at.state, at.by_position = _VALUE, True
     else:
         yield from _lost_key(at)
 
@@ -399,8 +393,8 @@ def _value(at: _At, c: str) -> _Steps[None]:
         at.i += len(prefix) + len(quote)
         yield from _string(at, quote, is_key=False, raw="r" in prefix.lower())
     elif c in "{[(":
-        bracket = _SET if is_set else c
-        at.out.append(_OPEN[bracket])
+        bracket = SET if is_set else c
+        at.out.append(OPEN[bracket])
         at.stack.append(bracket)
         at.empty = True
         at.types = ALL
@@ -518,11 +512,14 @@ def _word(at: _At) -> _Steps[None]:
 def _is_end_of_word(at: _At, k: int) -> bool | None:
     c = at.s[k]
     if c == ",":
-        if at.notation.keywords or at.in_list:
+        keywords = at.notation.keywords
+        if at.in_list or at.by_position:
             return True
-        if not at.in_text and "string" in at.types:
+        if not at.in_text and (keywords or "string" in at.types):
             word = "".join(at.parts).strip()
-            at.in_text = word not in LITERALS and NUMBER.fullmatch(word) is None
+            at.in_text = word not in LITERALS and repaired_number(word) is None
+        if keywords and not at.in_text:
+            return True
         return _key_follows(at, k + 1)
     return _closes(at, c) or (c == "<" and _is_end(at, k))
 
@@ -580,8 +577,8 @@ def _follows(at: _At, k: int) -> bool | None:
             return at_end
         c = s[k]
         if c == ",":
-            return True if depth and stack[depth - 1] in _LISTS else _key_follows(at, k + 1)
-        if c != (_CLOSERS[stack[depth - 1]] if depth else at.closer):
+            return True if depth and stack[depth - 1] in LISTS else _key_follows(at, k + 1)
+        if c != (CLOSERS[stack[depth - 1]] if depth else at.closer):
             if c == "]" and at.notation.listed:
                 return _list_ends(at, k + 1)  # the call's own bracket is missing
             return False if depth else _known_key_follows(at, k)
@@ -644,7 +641,7 @@ def _key_follows(at: _At, k: int) -> bool | None:
         if not at.last and _KEY_PART.match(s, k):
             return None
         # A value without a name.
-        return notation.keywords and not at.stack and not at.inner and s[k] in _VALUES
+        return notation.keywords and not at.stack and not (at.inner or at.in_text) and s[k] in _VALUES
     if m.end() == len(s) and s[-1] == "=" and not at.last:
         return None  # `==` may follow
     return _may_be_key(at, m.group(1) if m.group(1) is not None else m.group(2))
