@@ -1,8 +1,5 @@
 """Sphinx's configuration: `nox -s docs` builds the site. Texts are Markdown (MyST), so that they read well unbuilt."""
 
-from pygments.lexers.special import TextLexer
-from sphinx.highlighting import lexers
-
 import toolcall_middleware
 from toolcall_middleware.settings import OPTIONS
 
@@ -28,6 +25,3 @@ html_title = "toolcall-middleware"
 html_extra_path = ["llms.txt"]
 html_static_path: list[str] = []
 html_show_sourcelink = False
-
-# The repository's own pages draw it; here it is shown as text, because the site loads nothing from elsewhere.
-lexers["mermaid"] = TextLexer()
