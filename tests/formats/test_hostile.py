@@ -16,7 +16,7 @@ from tests.helpers.thorough import THOROUGH
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.families import hunyuan
-from toolcall_middleware.model import Tool, ToolSet
+from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.parsing.text import markdown_code, scanner
 from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 
@@ -146,3 +146,12 @@ def _work(before: str, unit: str, size: int, step: int, monkeypatch: pytest.Monk
             reader.feed(meter.text(text[at : at + (step or len(text))]))
         reader.finish()
     return meter.cost
+
+
+@pytest.mark.parametrize("depth", [300, 900, 100_000])
+@pytest.mark.parametrize("name", registry.names())
+def test_a_call_of_the_history_may_be_nested_as_deep_as_a_client_likes(name: str, depth: int) -> None:
+    for opening, closing in (("[", "]"), ('{"a": ', "}")):
+        arguments = f'{{"a": {opening * depth}1{closing * depth}}}'
+        written = registry.get(name).render_calls([ToolCall("f", arguments)])
+        assert written.count(opening[0]) >= depth
