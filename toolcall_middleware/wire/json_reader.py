@@ -140,7 +140,7 @@ class Reader:
             large = len(bytes(raw)) > LARGE
             found = [_object.decode(each) for each in _raws.decode(raw)] if large else _objects.decode(raw)
         except DECODE_ERRORS:
-            raise self._no_list(name, wanted, decode(raw, self.where(name))) from None
+            raise self._no_list(name, wanted, self.value(name)) from None
         wording, where = self._wording, self.where(name)
         before, _, after = wording["index"].partition("{}")
         return [Reader(fields, wording, f"{where}{before}{place}{after}") for place, fields in enumerate(found)]

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import ToolCallError, kind, refusal, shown
+from ...errors import kind, refusal, shown
 from ...wire.json_input import written_arguments
+from ...wire.json_reader import Reader
 from ..deferred_tools import definitions, named_in
 from .content import chat_content, chat_result, chat_text
 from .freeform import FIELD
@@ -21,7 +22,6 @@ from .tools import OfferedTools
 
 Message = dict[str, Any]
 
-_ROLES = frozenset({"user", "assistant", "system", "developer"})
 _CALLS = {item_type: kind for kind, item_type in ITEM_TYPES.items()}
 _OUTPUTS = {item_type.removesuffix("_call") + "_call_output" for item_type in _CALLS} - {"tool_search_call_output"}
 _DEFINITION = ("description", "parameters", "format")
@@ -63,22 +63,14 @@ class History:
         """What stands before all items."""
         self._system(text, "instructions")
 
-    def text(self, text: str) -> None:
-        """`input` that is a string."""
-        self._add({"role": "user", "content": text}, "input")
-
-    def add(self, item: Any, param: str) -> None:
-        """The next item. Raises ToolCallError, whose `param` begins with `param`."""
-        if not isinstance(item, dict):
-            raise refusal(param, f"An item must be an object, got {kind(item)}.")
-        variant = item.get("type")
-        if not isinstance(variant, str | None):
-            raise refusal(f"{param}.type", f"An item's type must be a string, got {kind(variant)}.")
+    def add(self, item: Reader) -> None:
+        """The next item. Raises ToolCallError, whose `param` begins with the item's path."""
+        variant = item.text("type")
         match variant:
-            case None if "role" not in item and isinstance(item.get("id"), str):
+            case None if "role" not in item.fields and item.begins("id", b'"'):
                 self._left_out += 1  # the type of a reference may be missing
             case None | "message":
-                self._message(item, param)
+                self._message(item)
             case "reasoning":
                 if thought := thought_of(item):
                     self._thoughts.append(thought)
@@ -86,20 +78,20 @@ class History:
             case "item_reference":
                 self._left_out += 1
             case "tool_search_output":
-                self._found(item, param)
+                self._found(item)
             case "compaction" | "compaction_summary":
-                carried = read_carried(item.get("encrypted_content"))
-                self._system(_COMPACTED if carried is None else _SUMMARY + carried.text, param)
+                carried = read_carried(item.value("encrypted_content"))
+                self._system(_COMPACTED if carried is None else _SUMMARY + carried.text, item.path)
             case "compaction_trigger":
                 self.close()
-                self._add({"role": "user", "content": _SUMMARISE}, param)
+                self._add({"role": "user", "content": _SUMMARISE}, item.path)
                 self.compacts = True
             case _ if variant in _CALLS:
-                self._call(_CALLS[variant], item, param)
+                self._call(_CALLS[variant], item)
             case _ if variant in _OUTPUTS:
-                self._output(variant, item, param)
-            case _ if "role" in item and "content" in item:
-                raise refusal(f"{param}.type", f"{shown(variant)} is no type of a message.")
+                self._output(variant, item)
+            case _ if {"role", "content"} <= item.fields.keys():
+                raise item.error("type", f"{shown(variant)} is no type of a message.")
             # Others are what OpenAI's servers did, or of a newer client: they cannot be shown to the model.
 
     def close(self) -> None:
@@ -111,20 +103,18 @@ class History:
 
     # -- messages --------------------------------------------------------------------------------------------------
 
-    def _message(self, item: dict[str, Any], param: str) -> None:
-        role = item.get("role")
-        if not isinstance(role, str) or role not in _ROLES:
-            known = ", ".join(sorted(_ROLES))
-            raise refusal(f"{param}.role", f"A message's role must be one of {known}; got {shown(role)}.")
-        where = f"{param}.content"
-        if role == "assistant":
-            content = item.get("content")
-            self._said("" if content is None else chat_text(content, where), param)
-        elif role == "user":
-            self.close()
-            self._add({"role": "user", "content": chat_content(item.get("content"), where)}, param)
-        else:
-            self._system(chat_content(item.get("content"), where), param)
+    def _message(self, item: Reader) -> None:
+        match item.value("role"):
+            case "assistant":
+                self._said(chat_text(item), item.path)
+            case "user":
+                self.close()
+                self._add({"role": "user", "content": chat_content(item)}, item.path)
+            case "system" | "developer":
+                self._system(chat_content(item), item.path)
+            case role:
+                known = "assistant, developer, system, user"
+                raise item.error("role", f"A message's role must be one of {known}; got {shown(role)}.")
 
     def _system(self, content: Any, param: str) -> None:
         """A system or developer message. Templates take one, at the front, and not every one knows `developer`."""
@@ -172,90 +162,78 @@ class History:
 
     # -- calls and what they gave ----------------------------------------------------------------------------------
 
-    def _call(self, own: Kind, item: dict[str, Any], param: str) -> None:
-        item_id = item.get("id")
-        if own is Kind.TOOL_SEARCH and item.get("call_id") is None:
-            return  # OpenAI's own search: nobody here has called it
-        call_id = _text(item, "call_id", param)
-        name, arguments = self._called(own, item, param)
-        message = self._open or self._assistant(param)
+    def _call(self, own: Kind, item: Reader) -> None:
+        if own is Kind.TOOL_SEARCH and item.given("call_id") is None:
+            return  # OpenAI's own search: no client has called it
+        call_id = item.filled("call_id")
+        name, arguments = self._called(own, item)
+        message = self._open or self._assistant(item.path)
         self._join_thoughts(message)
         calls: list[dict[str, Any]] = message.setdefault("tool_calls", [])
-        self.paths.calls[len(self.messages) - 1, len(calls)] = param
+        self.paths.calls[len(self.messages) - 1, len(calls)] = item.path
         call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
         if call_id in self._signed:
             call["extra_content"] = self._signed[call_id]
         calls.append(call)
         self._call_ids.add(call_id)
-        if isinstance(item_id, str):
+        if isinstance(item_id := item.value("id"), str):
             self._by_item_id[item_id] = call_id
 
-    def _called(self, own: Kind, item: dict[str, Any], param: str) -> tuple[str, str]:
+    def _called(self, own: Kind, item: Reader) -> tuple[str, str]:
         """The name for the model, and the arguments as JSON text."""
+        where = item.where("arguments")
         if own is Kind.FUNCTION or own is Kind.CUSTOM:
-            space = item.get("namespace")
-            if not isinstance(space, str | None):
-                raise refusal(f"{param}.namespace", f"'namespace' must be a string, got {kind(space)}.")
-            name = self._names.known(own, _text(item, "name", param), space or None)
+            name = self._names.known(own, item.filled("name"), item.text("namespace") or None)
             if own is Kind.CUSTOM:
-                text = item.get("input")
-                if not isinstance(text, str):
-                    raise refusal(f"{param}.input", f"'input' must be a string, got {kind(text)}.")
-                return name, written_arguments({FIELD: text}, f"{param}.input")
-            arguments = item.get("arguments")
+                return name, written_arguments({FIELD: item.required("input")}, item.where("input"))
+            arguments = item.value("arguments")
         else:
-            name, arguments = self._names.known(own, own.value), arguments_of(own, item)
+            name = self._names.known(own, own.value)
+            arguments = arguments_of(own, {name: item.value(name) for name in item.fields})
         if not isinstance(arguments, str | dict | None):
-            raise refusal(f"{param}.arguments", f"'arguments' must be a string, got {kind(arguments)}.")
-        if arguments is None:
-            return name, "{}"
-        where = f"{param}.arguments"
-        return name, arguments if isinstance(arguments, str) else written_arguments(arguments, where)
+            raise refusal(where, f"'arguments' must be a string, got {kind(arguments)}.")
+        return name, arguments if isinstance(arguments, str) else written_arguments(arguments or {}, where)
 
-    def _output(self, variant: str, item: dict[str, Any], param: str) -> None:
-        if item.get("call_id") is None and isinstance(item.get("name"), str):
-            self._told(item["name"], item, param)
+    def _output(self, variant: str, item: Reader) -> None:
+        if item.given("call_id") is None and isinstance(name := item.value("name"), str):
+            self._told(name, item)
             return
-        call_id = self._answered(variant, item, param)
-        output, where = item.get("output"), f"{param}.output"
-        message: Message = {"role": "tool", "tool_call_id": call_id}
+        message: Message = {"role": "tool", "tool_call_id": self._answered(variant, item)}
         if variant == "apply_patch_call_output":
-            failed = item.get("status") == "failed"
-            if not isinstance(output, str | None):
-                raise refusal(where, f"'output' must be a string, got {kind(output)}.")
-            message["content"] = output or ("The patch could not be applied." if failed else "The patch was applied.")
+            failed = item.value("status") == "failed"
+            said = "The patch could not be applied." if failed else "The patch was applied."
+            message["content"] = item.text("output") or said
             if failed:
                 message["is_error"] = True
-        elif "output" not in item:
-            raise refusal(where, f"An item of type {variant} needs 'output'.")
-        elif variant == "shell_call_output" and isinstance(output, list):
-            message["content"] = shell_text(output)
+        elif "output" not in item.fields:
+            raise item.error("output", f"An item of type {variant} needs 'output'.")
+        elif variant == "shell_call_output" and item.begins("output", b"["):
+            message["content"] = shell_text(item.value("output"))
         else:
-            message["content"] = chat_result(output, where)
+            message["content"] = chat_result(item)
         if loaded := named_in(message["content"], self._offered.waiting):
             told = definitions(map(self._offered.load, loaded))
             content = message["content"]
             message["content"] = f"{content}\n{told}" if isinstance(content, str) else [*content, *_parts(told)]
-        self._result(message, param)
+        self._result(message, item.path)
 
-    def _told(self, name: str, item: dict[str, Any], param: str) -> None:
+    def _told(self, name: str, item: Reader) -> None:
         """Add an output that answers no call: it has a name and no call id. Codex reports the state of a goal so."""
-        if "output" not in item:
-            raise refusal(f"{param}.output", "An item with a 'name' and no 'call_id' needs 'output'.")
-        output = chat_result(item["output"], f"{param}.output")
-        said = f"{name}:\n"
+        if "output" not in item.fields:
+            raise item.error("output", "An item with a 'name' and no 'call_id' needs 'output'.")
+        output, said = chat_result(item), f"{name}:\n"
         content = said + output if isinstance(output, str) else [*_parts(said), *output]
         self.close()
-        self._add({"role": "user", "content": content}, param)
+        self._add({"role": "user", "content": content}, item.path)
 
-    def _found(self, item: dict[str, Any], param: str) -> None:
-        """The tools that a search has found are offered (request.py); here the model is told that they are."""
-        if item.get("call_id") is None:
+    def _found(self, item: Reader) -> None:
+        """The tools that a search has found are offered (request.py); here the model reads that they are."""
+        if item.given("call_id") is None:
             return
-        call_id = self._answered("tool_search_output", item, param)
-        found = [one for tool in item.get("tools") or () for one in self._loaded(tool)]
+        call_id = self._answered("tool_search_output", item)
+        found = [one for tool in item.value("tools") or () for one in self._loaded(tool)]
         told = definitions(found) if found else "No tool was found."
-        self._result({"role": "tool", "tool_call_id": call_id, "content": told}, param)
+        self._result({"role": "tool", "tool_call_id": call_id, "content": told}, item.path)
 
     def _loaded(self, tool: Any, namespace: str | None = None) -> list[dict[str, Any]]:
         """The definitions of what was found."""
@@ -270,31 +248,24 @@ class History:
                 return [told]
         return []
 
-    def _answered(self, variant: str, item: dict[str, Any], param: str) -> str:
-        call_id = item.get("call_id")
+    def _answered(self, variant: str, item: Reader) -> str:
+        call_id = item.value("call_id")
         if call_id is None and variant == "local_shell_call_output":
-            item_id = _text(item, "id", param)
+            item_id = item.filled("id")
             call_id = self._by_item_id.get(item_id, item_id)
         if not isinstance(call_id, str) or not call_id:
             message = f"An item of type {variant} needs the 'call_id' of the call that it answers."
-            raise ToolCallError("invalid_tool_call_id", message, param=f"{param}.call_id")
+            raise item.error("call_id", message, "invalid_tool_call_id")
         if call_id not in self._call_ids:
             message = f"No tool call found for the output with call_id {shown(call_id)}."
             if self._left_out:
                 message += " Nothing is stored here: send the call itself in place of a reference."
-            raise ToolCallError("invalid_tool_call_id", message, param=f"{param}.call_id")
+            raise item.error("call_id", message, "invalid_tool_call_id")
         return call_id
 
     def _result(self, message: Message, param: str) -> None:
         self.close()
         self._add(message, param)
-
-
-def _text(item: dict[str, Any], name: str, param: str) -> str:
-    value = item.get(name)
-    if not isinstance(value, str) or not value:
-        raise refusal(f"{param}.{name}", f"'{name}' must be a string that is not empty, got {shown(value)}.")
-    return value
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from ...wire import openai
+from ...wire.json_reader import Reader
 
 _TEXT_MARK = "tcr1_"  # the text alone: what 0.3.0 wrote, and conversations still hold
 _MARK = "tcr2_"
@@ -57,14 +58,14 @@ def read_carried(value: Any) -> Carried | None:
         return None
 
 
-def thought_of(item: dict[str, Any]) -> Carried:
+def thought_of(item: Reader) -> Carried:
     """What a reasoning item of a client's input says: what we gave, or its plain `content`. Nothing for what another
     provider encrypted. Its `summary` tells the user what the model thought; it is not what the model thought.
     """
-    carried = read_carried(item.get("encrypted_content"))
+    carried = read_carried(item.value("encrypted_content"))
     if carried is not None:
         return carried
-    content = item.get("content")
+    content = item.value("content")
     if isinstance(content, str):
         return Carried(content)
     parts = content if isinstance(content, list) else []

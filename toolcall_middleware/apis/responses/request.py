@@ -166,34 +166,31 @@ class _Request:
 
     # -- input and tools -------------------------------------------------------------------------------------------
 
-    def _items(self) -> list[Any] | str:
-        value = self._read.value("input")
-        if value is None:
-            raise refusal("input", "'input' is missing: it must be a string or an array of items.")
-        if isinstance(value, str | list):
-            return value
-        raise refusal("input", f"'input' must be a string or an array of items, got {kind(value)}.")
+    def _items(self) -> list[Reader]:
+        """The items of `input`; a string is one message of the user's."""
+        if self._read.begins("input", b'"'):
+            message = {"role": Raw(b'"user"'), "content": self._read.fields["input"]}
+            return [Reader(message, OPENAI, "input")]
+        if not self._read.begins("input", b"["):
+            found = kind(self._read.value("input"))
+            raise refusal("input", f"'input' must be a string or an array of items, got {found}.")
+        return self._read.items("input")
 
-    def _tools(self, items: list[Any] | str) -> OfferedTools:
+    def _tools(self, items: list[Reader]) -> OfferedTools:
         reader = ToolReader()
         reader.add(self._read.items("tools"))
-        # Tools in the input are read as the client spelled them: a tool keeps its bytes from turn to turn.
-        if isinstance(items, list) and any(map(_brings_tools, items)):
-            for item, read in zip(items, self._read.items("input"), strict=True):
-                if _brings_tools(item):
-                    reader.add(read.items("tools"), loaded=item["type"] == "tool_search_output")
+        for item in items:
+            if (variant := item.value("type")) in ("additional_tools", "tool_search_output"):
+                reader.add(item.items("tools"), loaded=variant == "tool_search_output")
         return reader.read()
 
-    def _history(self, items: list[Any] | str, offered: OfferedTools) -> History:
+    def _history(self, items: list[Reader], offered: OfferedTools) -> History:
         history = History(offered)
         instructions = self._read.text("instructions")
         if instructions:
             history.instructions(instructions)
-        if isinstance(items, str):
-            history.text(items)
-        else:
-            for index, item in enumerate(items):
-                history.add(item, f"input[{index}]")
+        for item in items:
+            history.add(item)
         history.close()
         if not history.messages:
             raise refusal("input", "'input' must hold at least one message.")
@@ -269,10 +266,6 @@ def _with_strict(raw: Raw | None) -> Any:
         if openai.read_text(tool.get("type")) == "function" and openai.is_null(tool.get("strict")):
             tool["strict"] = Raw(b"false")
     return _line(openai.raw(tools)) if tools else []
-
-
-def _brings_tools(item: Any) -> bool:
-    return isinstance(item, dict) and item.get("type") in ("additional_tools", "tool_search_output")
 
 
 def _response_format(value: Any) -> dict[str, Any] | None:
