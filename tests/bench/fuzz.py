@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from .fuzzed import asked, broken, conserved, cut, faces, guarded, mutated, native, prompt, translated
+from .fuzzed import asked, broken, conserved, cut, faces, guarded, inner, mutated, native, prompt, translated
 from .fuzzed.dice import Dice, FromBytes, Seeded
 from .fuzzed.told import describe
 from .guided import guided
@@ -36,6 +36,7 @@ KINDS: dict[str, Callable[[Dice], str]] = {
     "google": translated.google,
     "faces": faces.one,
     "guarded": guarded.one,
+    "inner": inner.one,
 }
 
 

@@ -2,7 +2,8 @@
 
 A conversation as Claude Code has it (a billing line that changes with each request, tools, a tool search on the way) is
 asked turn by turn, through the face of Messages and the exchange, of a real llama.cpp with a small model that keeps its
-prompts. Three ways: as it is; without the rule for known lines; with loaded tools in the front of the prompt.
+prompts. Three ways: as it is; without the rule for known lines; with loaded tools in the front of the prompt. And with
+24 more tools, one of which it calls on the way: with all of them shown, and within a `tools_budget`.
 Needs the extra `local`.
 """
 
@@ -35,8 +36,14 @@ def _tool(name: str, **more: Any) -> dict[str, Any]:
 _TOOLS = [*map(_tool, ("Read", "Write", "Edit", "Grep", "Glob", "ToolSearch")), _tool("Notebook", defer_loading=True)]
 
 
-def conversation(turns: int) -> list[dict[str, Any]]:
-    """The request of each turn; each holds the ones before."""
+_MANY = [*_TOOLS, *(_tool(f"mcp__files__{verb}_{kind}") for verb in ("list", "move", "archive")
+                    for kind in ("report", "image", "table", "note", "mail", "draft", "log", "backup"))]  # fmt: skip
+_LAST = "mcp__files__archive_backup"
+_BUDGET = 1000
+
+
+def conversation(turns: int, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The request of each turn; each holds the ones before. With many tools, the last one is called on the way."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Look at the project, file by file."}]
     requests: list[dict[str, Any]] = []
     for turn in range(turns):
@@ -47,11 +54,13 @@ def conversation(turns: int) -> list[dict[str, Any]]:
                 "max_tokens": 4,
                 "system": [{"type": "text", "text": billing}, {"type": "text", "text": _SYSTEM}],
                 "messages": list(messages),
-                "tools": _TOOLS,
+                "tools": tools,
             }
         )
         search = turn == _SEARCH_TURN
         name, given = ("ToolSearch", {"path": "Notebook"}) if search else ("Read", {"path": f"src/part{turn}.py"})
+        if turn == _SEARCH_TURN - 2 and tools is _MANY:
+            name = _LAST
         call = {"type": "tool_use", "id": f"toolu_{turn}", "name": name, "input": given}
         text = f"def part{turn}(): return {turn}\n" * 3
         content: Any = [{"type": "tool_reference", "tool_name": "Notebook"}] if search else text
@@ -60,12 +69,13 @@ def conversation(turns: int) -> list[dict[str, Any]]:
     return requests
 
 
-def measure(url: str, turns: int, *, inline: bool) -> tuple[int, int]:
+def measure(url: str, turns: int, *, inline: bool, tools: list[dict[str, Any]], budget: int | None) -> tuple[int, int]:
     """(tokens of all prompts, those of them that the backend had already)."""
     prompts = reused = 0
-    for request in conversation(turns):
+    settings = Settings(format="hermes", tools_budget=budget)
+    for request in conversation(turns, tools):
         chat = MessagesFace(inline_tools=inline).request(json.dumps(request).encode(), {})
-        action = Exchange(Settings(format="hermes"), BackendMemory(), always=True).receive(Request(chat.body))[0]
+        action = Exchange(settings, BackendMemory(), always=True).receive(Request(chat.body))[0]
         assert isinstance(action, Ask), action
         answer = httpx.post(f"{url}/chat/completions", content=action.body, timeout=300).json()
         prompts += answer["usage"]["prompt_tokens"]
@@ -82,15 +92,17 @@ def main(arguments: list[str] | None = None) -> int:
         print(absent)
         return 2
     known = system._KNOWN_LINES
-    for name, lines, inline in (
-        ("as it is", known, True),
-        ("loaded tools in front", known, False),
-        ("without the rule for known lines", (), True),
+    for name, lines, inline, tools, budget in (
+        ("as it is", known, True, _TOOLS, None),
+        ("loaded tools in front", known, False, _TOOLS, None),
+        ("without the rule for known lines", (), True, _TOOLS, None),
+        ("24 more tools", known, True, _MANY, None),
+        (f"... with tools_budget={_BUDGET}", known, True, _MANY, _BUDGET),
     ):
         # A server each: it keeps what it has computed.
         system._KNOWN_LINES = lines
         with local.llama_server(weights, cache_prompt=True) as url:
-            prompts, reused = measure(url, turns, inline=inline)
+            prompts, reused = measure(url, turns, inline=inline, tools=tools, budget=budget)
         print(
             f"{name}: {reused:,} of {prompts:,} prompt tokens were there already ({reused / prompts:.0%})", flush=True
         )

@@ -193,6 +193,30 @@ async def test_what_is_checked_before_it_leaves_is_held_over_the_inner_turn(stre
 
 
 @both
+async def test_a_stop_string_before_the_search_ends_the_answer(stream: bool) -> None:
+    backend = TextBackend([f"Let me END see.\n{FOUND}"])
+    assert said("chat", await send(backend, body_of("chat", stream=stream, stop="END")))[:2] == ("Let me ", [])
+    assert len(backend.seen) == 1
+
+
+@both
+@pytest.mark.parametrize("options", [{"prose": "drop"}, {}])
+async def test_text_that_is_dropped_beside_calls_is_dropped_before_a_search(
+    options: dict[str, str], stream: bool
+) -> None:
+    fields = {} if options else {"tool_choice": "required"}
+    backend = TextBackend([f"Let me see.\n{FOUND}", CALL])
+    body = body_of("chat", stream=stream, **fields)
+    assert said("chat", await send(backend, body, **options))[:2] == ("", [("get_weather", {"place": "Rome"})])
+
+
+@both
+async def test_half_of_a_surrogate_pair_before_the_search_is_survived(stream: bool) -> None:
+    backend = NativeBackend(f"\ud800{FOUND}", CALL)
+    assert said("chat", await send(backend, body_of("chat", stream=stream)))[1] == [("get_weather", {"place": "Rome"})]
+
+
+@both
 async def test_a_search_beside_several_choices_is_not_offered(stream: bool) -> None:
     backend = TextBackend(["Fine."])
     await send(backend, body_of("chat", stream=stream, n=2))

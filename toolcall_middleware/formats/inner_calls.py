@@ -6,7 +6,7 @@ model has not seen, where its arguments do not fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -46,14 +46,24 @@ class InnerTools:
     before: str = ""
 
 
-class InnerCalls:
-    """The state of one choice. asked: the call that the model waits for, before which none was the client's."""
+_NONE = InnerTools()
 
-    def __init__(self, tools: InnerTools) -> None:
-        self.tools = tools
+
+class InnerCalls:
+    """The state of one choice. asked: the call that the model waits for, before which none was the client's. said: the
+    text. left: that of it which left, in a whole answer.
+    """
+
+    def __init__(self, tools: InnerTools | None = None) -> None:
+        self.tools = tools or _NONE
         self.asked: Asked | None = None
         self.said: list[str] = []
         self.calls = 0
+        self.left = ""
+
+    def note_left(self, said: Iterable[object]) -> None:
+        """All of a whole answer has become this. Its text leaves, though the answer goes on."""
+        self.left = "".join(event.text for event in said if type(event) is Text)
 
     def ask(self, name: str, arguments: str, faults: str = "") -> None:
         """The model waits for this call's result."""
@@ -90,7 +100,7 @@ class OuterEvents:
                 self._held.append(event)
                 if type(event) is CallEnd:
                     self._end(self._held, out, cut=cut)
-            elif type(event) is CallStart and event.name == self._state.tools.respond:
+            elif type(event) is CallStart and event.name and event.name == self._state.tools.respond:
                 self._text = FirstString()
             elif type(event) is CallStart and self._is_inner(event.name):
                 self._held = [event]
@@ -104,7 +114,7 @@ class OuterEvents:
 
     def _is_inner(self, name: str) -> bool:
         tools = self._state.tools
-        return name == tools.find or (name in tools.unshown and not self._state.calls)
+        return (bool(name) and name == tools.find) or (name in tools.unshown and not self._state.calls)
 
     def _respond(self, event: Event, reader: FirstString, out: list[Event], *, cut: bool) -> None:
         """More of the text of the answer, which ends with it. Behind calls it is left out."""

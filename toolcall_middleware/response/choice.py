@@ -48,9 +48,9 @@ class ChoiceAnswer:
     """The state of one choice. Feed it the model's text; it gives operations for the client's message."""
 
     __slots__ = (
-        "_alone", "_channel", "_ended", "_inner", "_opened", "_outer", "_parser", "_policy", "_reasoning", "_start",
-        "_straight", "_tagged", "_waiting", "cut", "has_spoken", "lost", "message", "native", "reads_reasoning",
-        "thought", "thought_bytes",
+        "_alone", "_channel", "_ended", "_opened", "_outer", "_parser", "_policy", "_reasoning", "_start",
+        "_straight", "_tagged", "_waiting", "cut", "has_spoken", "inner", "lost", "message", "native",
+        "reads_reasoning", "thought", "thought_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -65,8 +65,8 @@ class ChoiceAnswer:
         inner: InnerCalls | None = None,
     ) -> None:
         """start: `parser`, where it begins in a thought. inner: what the parsers have taken out of their events."""
-        self._inner = inner
-        self._outer = None if inner is None else OuterEvents(inner)  # of the backend's own calls
+        self.inner = inner or InnerCalls()
+        self._outer = OuterEvents(self.inner)  # of the backend's own calls
         self.message = Message(policy, reasoning)
         """What has come of the events so far."""
         self._parser = parser
@@ -104,8 +104,8 @@ class ChoiceAnswer:
 
     @property
     def asked(self) -> Asked | None:
-        """The call that the middleware is to answer, and that ended this answer."""
-        return None if self._inner is None else self._inner.asked
+        """The call that the middleware is to answer, and that ended this answer: no stop string or fault did before."""
+        return None if self.fault is not None or self.stop_reason else self.inner.asked
 
     @property
     def may_call(self) -> bool:
@@ -200,8 +200,7 @@ class ChoiceAnswer:
         self._follow(events)
         first = next((at for at, event in enumerate(events) if type(event) in _OF_A_CALL), len(events))
         ops = self._take(events[:first], Source.TEXT)
-        own = native.feed(deltas)
-        ops += self._take(own if self._outer is None else self._outer.take(own), Source.NATIVE)
+        ops += self._take(self._outer.take(native.feed(deltas)), Source.NATIVE)
         if native.oversized is not None and not message.stopped:
             message.refuse_size(native.oversized)
         return ops + self._take(events[first:], Source.TEXT)
@@ -229,7 +228,7 @@ class ChoiceAnswer:
         """All of the answer comes at once, before any of it is emitted. What it begins with."""
         if self._start is not None:
             self._start.is_whole = True
-        return [Content(self._inner.tools.before)] if self._inner is not None and self._inner.tools.before else []
+        return [Content(self.inner.tools.before)] if self.inner.tools.before else []
 
     # -- thoughts ------------------------------------------------------------------------------------------------
 
@@ -307,8 +306,7 @@ class ChoiceAnswer:
             begun = max((at for at, event in enumerate(events) if type(event) is CallStart), default=0)
             earlier, events = events[:begun], events[begun:]
             message.limited = cut
-            own = [] if self.native is None else self.native.finish(cut=cut)
-            own = own if self._outer is None else self._outer.take(own, cut=cut)
+            own = [] if self.native is None else self._outer.take(self.native.finish(cut=cut), cut=cut)
             if self._reasoning is not None:
                 ops += self._take(self._reasoning.finish(cut=cut), Source.REASONING)
             if message.source is Source.NATIVE and message.call is not None:
@@ -329,7 +327,7 @@ class ChoiceAnswer:
             self.lost = not came and reason in _CALLED and not message.stopped
             message.tell_near_misses()
         self._ended = True
-        if not self._policy.hold_prose:
+        if not self._policy.hold_prose and self.asked is None:
             # Prose is dropped beside calls, and there were none.
             message.prose.release(ops)
         return ops, self._reason(reason)
@@ -406,6 +404,7 @@ class AnswerOutcome:
     read_markup: calls were read from text, and none was the backend's own. cut, lost: as of a ChoiceAnswer. warnings:
     what the checks let pass. finished: the calls that are over, refused ones too. silent: no choice says or calls
     anything; thought_bytes: how much it thinks, in UTF-8. opened, asked: as of a ChoiceAnswer.
+    left: the text of a whole answer that goes on.
     """
 
     calls: int
@@ -420,6 +419,7 @@ class AnswerOutcome:
     thought_bytes: int
     opened: bool | None = None
     asked: Asked | None = None
+    left: str = ""
 
     @classmethod
     def of(cls, answers: Collection[ChoiceAnswer]) -> AnswerOutcome:
@@ -438,6 +438,7 @@ class AnswerOutcome:
             thought_bytes=sum(answer.thought_bytes for answer in answers),
             opened=max((answer.opened for answer in answers if answer.opened is not None), default=None),
             asked=next((answer.asked for answer in answers if answer.asked is not None), None),
+            left="".join(answer.inner.left for answer in answers),
         )
 
 

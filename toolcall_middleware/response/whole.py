@@ -103,6 +103,7 @@ def rewrite_whole(
         ops, message = _ops_of(answer, message, text)
         ops = begun + ops
         last, reason = answer.finish(openai.read_text(choice.get("finish_reason")) or None)
+        answer.inner.note_left(ops + last)
         for op in (*ops, *last):
             if type(op) is ReasoningText and not op.names:
                 usage.thought(op.text)

@@ -56,7 +56,7 @@ class ToolBudget:
         self._tools = ShownTools(chat.tools.tools)
         self._defined: dict[str, Tool] = {}  # deferred tools whose definitions the model has
         self._searches = 0
-        self._said = ""  # the text of earlier answers, with which the client's began
+        self._said = ""  # the text with which a whole answer began
         self._native = False
         self.chooses = False
         """The answer is to be a call: of a tool, or of `respond`."""
@@ -176,19 +176,24 @@ class ToolBudget:
         if self._native and self._defined:
             self._shown = replace(self._shown, tools=ToolSet.of([*self._tools.front, *self._defined.values()]))
 
-    def answer(self, asked: Asked, fmt: ToolFormat) -> tuple[list[Message], list[Message]]:
-        """The call that the middleware answers, and its result: as text in this format, and as tool messages."""
-        self._said += asked.said
+    def answer(self, asked: Asked, left: str, fmt: ToolFormat) -> tuple[list[Message], list[Message]]:
+        """The call that the middleware answers, and its result: as text in this format, and as tool messages.
+
+        left: the text of a whole answer that ended in the call. The client gets it before the rest.
+        """
+        self._said = left
+        # Half of a surrogate pair cannot be sent back.
+        said, arguments = (part.encode("utf-8", "replace").decode() for part in (asked.said, asked.arguments))
         text = self._result(asked)
-        call = ToolCall(asked.name, asked.arguments, new_call_id())
+        call = ToolCall(asked.name, arguments, new_call_id())
         result = ToolResult(call.name, text, call.id)
-        written = asked.said + fmt.render_calls([call])
+        written = said + fmt.render_calls([call])
         function = {"name": call.name, "arguments": call.arguments}
         calls = [{"id": call.id, "type": "function", "function": function}]
         return (
             [{"role": "assistant", "content": written}, {"role": "user", "content": fmt.render_results([result])}],
             [
-                {"role": "assistant", "content": asked.said or None, "tool_calls": calls},
+                {"role": "assistant", "content": said or None, "tool_calls": calls},
                 {"role": "tool", "tool_call_id": call.id, "content": text},
             ],
         )

@@ -1,0 +1,139 @@
+"""An exchange with calls that the middleware answers itself: `find_tools`, `respond`, and calls of tools that were not
+shown. The backend writes one text after another; the client gets one answer, streamed and whole the same.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.helpers.driven import Driven
+from tests.helpers.stream_rules import check_stream, check_whole, same_answer
+from toolcall_middleware.errors import ToolCallError
+from toolcall_middleware.formats import registry
+from toolcall_middleware.model import ToolCall
+from toolcall_middleware.settings import Settings
+from toolcall_middleware.upstream.backend_memory import BackendMemory
+
+from .asked import HEAD, USAGE
+from .dice import Dice, chance, pick, pieces
+from .frames import cuts, frame, payloads
+from .texts import FORMATS, NAMES, PROSE, TOOLS, VALUES, text_of
+from .told import told
+
+_TRIES = 12
+_NAMES = ("find_tools", "find_tools", "respond", *NAMES)
+
+
+def settings_of(dice: Dice) -> Settings:
+    """An operator's settings."""
+    return Settings(
+        format="auto" if dice.below(2) else pick(dice, FORMATS),
+        tools_budget=pick(dice, (None, 1, 1, 1, 300)),
+        choose=chance(dice, 3),
+        unknown_tool=pick(dice, ("text", "text", "drop", "error")),
+        validate_arguments=pick(dice, ("off", "off", "warn", "error", "retry")),
+        stream_arguments=not chance(dice, 4),
+        reasoning=pick(dice, ("ignore", "ignore", "parse")),
+        reasoning_field=pick(dice, (None, "reasoning")),
+        prose="drop" if chance(dice, 6) else "keep",
+        max_tool_calls=pick(dice, (128, 1)),
+        retries=dice.below(2),
+    )
+
+
+def one(dice: Dice) -> str:
+    """See the module."""
+    settings = settings_of(dice)
+    request: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": TOOLS}
+    if chance(dice, 4):
+        request["tool_choice"] = "required"
+    if chance(dice, 6):
+        request["stop"] = "Paris"
+    texts = [_text(dice, settings.format) for _ in range(4)]
+    reasons = [pick(dice, ("stop", "stop", "stop", "length")) for _ in texts]
+    streams = [cuts(dice, frame(dice, _events(dice, *said), done=True)) for said in zip(texts, reasons, strict=True)]
+    with told(texts=texts, reasons=reasons, request=request, settings=settings, streams=streams):
+        body, error = _stream(settings, request, streams)
+        answered, failed = _whole(settings, request, list(zip(texts, reasons, strict=True)))
+        rules: dict[str, Any] = {
+            "tools": {"weather", "find_all"},
+            "parallel": settings.max_tool_calls != 1,
+            "must_call": "tool_choice" in request,
+        }
+        assert b"find_tools" not in body or any("find_tools" in text for text in texts)
+        if failed is not None or error is not None:
+            if body:
+                check_stream(payloads(body), **rules, error=True)
+            return str(failed or error)
+        had = check_whole(answered, **rules)
+        got = check_stream(payloads(body), **rules)
+        if not any("\ud800" in text or "<think" in text or "analysis" in text for text in texts):
+            same_answer(got, had)
+        return "calls" if got.only.calls else "text"
+
+
+def _text(dice: Dice, own: str) -> str:
+    if chance(dice, 4):
+        return text_of(dice, own)[0]
+    prose = "".join(pick(dice, PROSE) for _ in range(dice.below(3)))
+    calls = []
+    for _ in range(1 + dice.below(2)):
+        name = pick(dice, _NAMES)
+        values: dict[str, Any] = {key: pick(dice, VALUES) for key in ("city", "days")[: dice.below(3)]}
+        if name in {"find_tools", "respond"}:
+            values = {"query" if name == "find_tools" else "text": pick(dice, VALUES)}
+        calls.append(ToolCall(name, json.dumps(values, ensure_ascii=bool(dice.below(2)))))
+    written = registry.get(own if dice.below(2) else pick(dice, FORMATS)).render_calls(calls)
+    return prose + (written[: dice.below(len(written) + 1)] if chance(dice, 6) else written)
+
+
+def _events(dice: Dice, text: str, reason: str) -> list[dict[str, Any]]:
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas += [{"content": piece} for piece in pieces(dice, text)]
+    head = {**HEAD, "id": f"c{dice.below(1000)}", "object": "chat.completion.chunk"}
+    chunks: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    chunks.append({"index": 0, "delta": {}, "finish_reason": reason})
+    return [{**head, "choices": [chunk]} for chunk in chunks]
+
+
+def _stream(settings: Settings, request: dict[str, Any], streams: list[list[bytes]]) -> tuple[bytes, Any]:
+    """(what left, the code of an error before anything did)."""
+    exchange = Driven(settings, BackendMemory())
+    out = b""
+    try:
+        exchange.on_request(json.dumps({**request, "stream": True}).encode())
+        for number in range(_TRIES):
+            exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
+            for piece in streams[min(number, len(streams) - 1)]:
+                out += exchange.feed(piece)
+                if exchange.stopped:
+                    break
+            else:
+                out += exchange.finish(cut=False)
+            if exchange.take_next() is None:
+                late = b'data: {"error"' in out
+                return out, "late" if late else None
+            exchange.stopped = False
+    except ToolCallError as error:
+        return b"", error.code
+    raise AssertionError("the backend is asked again and again")
+
+
+def _whole(settings: Settings, request: dict[str, Any], answers: list[tuple[str, str]]) -> tuple[bytes, Any]:
+    exchange = Driven(settings, BackendMemory())
+    try:
+        exchange.on_request(json.dumps(request).encode())
+        for number in range(_TRIES):
+            text, reason = answers[min(number, len(answers) - 1)]
+            message = {"role": "assistant", "content": text}
+            choice = {"index": 0, "message": message, "finish_reason": reason}
+            data = json.dumps({**HEAD, "object": "chat.completion", "choices": [choice], "usage": USAGE}).encode()
+            exchange.on_response_start(200, [(b"content-type", b"application/json")])
+            reply = exchange.whole(data)
+            if exchange.take_next() is None:
+                assert reply is not None
+                return reply.body, None
+    except ToolCallError as error:
+        return b"", error.code
+    raise AssertionError("the backend is asked again and again")
