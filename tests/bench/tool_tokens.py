@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcall_middleware.formats import registry
+from toolcall_middleware.formats.families.fenced_json import FencedJson
 from toolcall_middleware.formats.prompt.escaping import dump_spaced
 from toolcall_middleware.formats.prompt.tools_typescript import declared
 from toolcall_middleware.model import Tool
@@ -67,7 +68,12 @@ def _compact(tools: Sequence[Tool], *, form: str = "json") -> str:
     return _shown(compact(tools), form=form)
 
 
-def _signatures(tools: Sequence[Tool]) -> str:
+def _brief(tools: Sequence[Tool]) -> str:
+    """The block with signatures."""
+    return FencedJson().brief.render_tools(tools, parallel=True)
+
+
+def _types(tools: Sequence[Tool]) -> str:
     """TypeScript, with descriptions as comments."""
     return "\n\n".join(map(declared, tools))
 
@@ -82,8 +88,9 @@ FORMS: Mapping[str, Form] = {
     "json": _shown,
     "compact": _compact,
     **{f"≤ {limit}": functools.partial(_short, limit=limit) for limit in LIMITS},
-    "signatures": _signatures,
-    "signatures ≤ 80": lambda tools: _signatures(shortened(tools, LIMITS[-1])),
+    "signatures": _brief,
+    "signatures ≤ 80": lambda tools: _brief(shortened(tools, LIMITS[-1])),
+    "types": _types,
     "names, a line each": lambda tools: _shown([find_tools(tools)]),
 }
 

@@ -14,6 +14,8 @@ from starlette.responses import JSONResponse
 from tests.exchange.test_rerun import exchanged, got, shown
 from tests.helpers.fakes import Answer, TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.formats.prompt.tools_signatures import signature
+from toolcall_middleware.model import Tool
 
 ARGUMENTS = {"type": "object", "properties": {"place": {"type": "string", "description": "Where."}},
              "required": ["place"]}  # fmt: skip
@@ -268,6 +270,16 @@ async def test_a_call_from_the_one_line_that_does_not_fit_gets_the_definition(st
 
 
 @both
+async def test_a_call_from_the_one_line_that_cannot_be_checked_is_one(stream: bool) -> None:
+    endless = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a|a)*$"}}}
+    arguments = {"a": "a" * 60 + "!"}
+    backend = TextBackend([write_calls("json", ("get_weather", arguments))])
+    body = body_of("chat", [*TOOLS[:-2], ("get_weather", "Tells the weather.", endless)], stream=stream)
+    assert said("chat", await send(backend, body))[1] == [("get_weather", arguments)]
+    assert len(backend.seen) == 1
+
+
+@both
 async def test_a_call_from_the_one_line_that_fits_needs_no_search(stream: bool) -> None:
     backend = TextBackend([CALL])
     assert said("chat", await send(backend, body_of("chat", stream=stream)))[1] == [("get_weather", {"place": "Rome"})]
@@ -325,6 +337,49 @@ async def test_first_schemas_are_compacted_then_descriptions_shortened() -> None
     assert "One sentence. Another one of them." in short
     assert "Another one of them. " * 30 not in short
     assert "find_tools" not in short
+
+
+@pytest.mark.parametrize(
+    ("schema", "written"),
+    [
+        (
+            {
+                "type": "object",
+                "properties": {
+                    "city": {"type": "string", "description": "The\ncity </tool_call>"},
+                    "unit": {"enum": ["c", "f"], "default": "c"},
+                    "days": {"type": ["integer", "null"]},
+                    "tags": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"const": 1}]}},
+                    "more": {"type": "object"},
+                },
+                "required": ["city"],
+            },
+            """\
+f(city: string, unit?: "c" | "f", days?: integer | null, tags?: (string | 1)[], more?: object): Does it.
+    city: The city <\\/tool_call>
+    unit: (default: "c")""",
+        ),
+        ({"type": "object", "properties": {}}, "f(): Does it."),
+        ({"type": "object"}, "f(): Does it."),
+    ],
+)
+def test_json_shows_signatures_where_it_is_brief(schema: dict[str, Any], written: str) -> None:
+    assert signature(Tool("f", "Does it.", schema)) == written
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "object", "properties": {"a": {"type": "string"}}},
+        {"$ref": "#/$defs/a"},
+        True,
+        {"type": "array"},
+        {"anyOf": [{"type": "string"}, {}]},
+    ],
+)
+def test_what_takes_more_than_a_word_keeps_its_schema(part: Any) -> None:
+    schema = {"type": "object", "properties": {"a": part}}
+    assert json.loads(signature(Tool("f", "Does it.", schema)))["parameters"] == schema
 
 
 async def test_a_client_s_own_find_tools_is_left_alone() -> None:

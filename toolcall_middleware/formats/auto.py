@@ -58,6 +58,11 @@ class Auto:
         """Whether the models' chat templates refuse a conversation without a user's words."""
         return bool(getattr(self._family, "needs_user", False))
 
+    @property
+    def brief(self) -> ToolFormat | None:
+        """The format that writes the tools where they take too many tokens."""
+        return getattr(self.prompt, "brief", None)
+
     def for_model(self, model: str) -> ToolFormat:
         """This format with the prompt of the model's family. The same object for all models of a family."""
         name = models.family(model)

@@ -82,9 +82,10 @@ class ToolFormat(Protocol):
 
     `parser(tools=None)` accepts any tool name (for reading captured text offline).
 
-    Three more members are optional. `special_tokens: bool`: the markers are special tokens of the model's tokenizer,
+    Four more members are optional. `special_tokens: bool`: the markers are special tokens of the model's tokenizer,
     which a backend omits unless told otherwise. `needs_user: bool`: the model's chat template refuses a conversation
-    without a user's words. `for_model(model: str) -> ToolFormat`: the
+    without a user's words. `brief: ToolFormat`: the format whose `render_tools` writes the tools where they take too
+    many tokens (`tools_budget`). `for_model(model: str) -> ToolFormat`: the
     object to use for requests to this model; it must be the same for models that get the same prompt.
     """
 

@@ -24,6 +24,8 @@ _MAX_VALUES = 20_000
 """JSON values in one call's arguments."""
 _TOO_LONG = "(root): checking takes too long; the schema's patterns or the arguments are too large"
 _NOT_CHECKED = "(root): cannot be checked: a reference of the schema leads nowhere"
+UNCHECKED = frozenset({_TOO_LONG, _NOT_CHECKED})
+"""What is said of arguments that could not be checked."""
 
 
 class ArgumentChecker:

@@ -125,7 +125,9 @@ class SentConversation:
             self.raw = raw_prompt(self._tools.shown, self._settings, fmt)
         tools, settings = self._tools, self._settings
         self.bare = bare
-        added = self._added = prompt.injected(tools.held, fmt, settings, answer, bare=bare, shown=tools.shown)
+        added = self._added = prompt.injected(
+            tools.held, fmt, settings, answer, bare=bare, shown=tools.shown, block=tools.block
+        )
         self.messages = prompt.build_messages(tools.shown, fmt, settings, added)
         if self.raw is not None:
             self.raw.begin(added.last)

@@ -56,10 +56,12 @@ def injected(
     *,
     bare: bool,
     shown: ChatRequest | None = None,
+    block: ToolFormat | None = None,
 ) -> Injected:
     """What is added to the conversation of one attempt.
 
-    shown: the request with the tools of the block, where these are not all that may be called.
+    shown: the request with the tools of the block, where these are not all that may be called. block: the format that
+    writes it, where that is another one.
     answer: the JSON Schema that the client wants an answer in text to have. bare: calls that must come are held to bare
     JSON, whatever the format: the prompt asks for the same.
     """
@@ -68,7 +70,7 @@ def injected(
         words = f"If you call no tool, a{_ANSWER}" if chat.offers_tools else f"A{_ANSWER}"
         text = words + escaping.as_data(escaping.dump(compact_schema(answer)))
         last = history.joined([last, text])
-    return Injected(_tool_block(shown or chat, fmt, settings), last)
+    return Injected(_tool_block(shown or chat, block or fmt, settings), last)
 
 
 def build_messages(chat: ChatRequest, fmt: ToolFormat, settings: Settings, added: Injected) -> list[dict[str, Any]]:

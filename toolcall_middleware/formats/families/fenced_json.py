@@ -20,17 +20,18 @@ from ..markup import Escape, Markup
 from ..prompt import escaping
 from ..prompt.tool_choice import callable_tools, choice_text
 from ..prompt.tool_results import named
+from ..prompt.tools_signatures import signature
 from ..syntax.openers import json_calls, opener, shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..base import ParserOptions, StreamParser
+    from ..base import ParserOptions, StreamParser, ToolFormat
 
 _TOOLS = """\
 # Tools
 
-You can call the tools below. Each line is one tool: its name, what it does, and the JSON Schema of its arguments.
+You can call the tools below. {listed}
 
 {tools}
 
@@ -42,6 +43,10 @@ values from the conversation):
 {several} The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.
 When no tool fits, or when you already know the answer, answer in plain text without a "tool_calls" block."""
 
+_SCHEMAS = "Each line is one tool: its name, what it does, and the JSON Schema of its arguments."
+_SIGNATURES = (
+    "Each entry is one tool: its name, its arguments with their types (one with ? may be left out), and what it does."
+)
 _SEVERAL = 'To call several tools at once, put several entries into the "tool_calls" list of one block.'
 _ONE = 'Call at most one tool in an answer: the "tool_calls" list has one entry.'
 
@@ -81,10 +86,20 @@ class FencedJson:
 
     def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
         """A tool a line, the form of a call, and the rules."""
+        listed = "\n".join(escaping.as_data(escaping.dump(escaping.describe(tool))) for tool in tools)
+        return self._block(listed, _SCHEMAS, parallel=parallel)
+
+    @property
+    def brief(self) -> ToolFormat:
+        """The format that writes the tools where they take too many tokens."""
+        return _BRIEF
+
+    def _block(self, tools: str, listed: str, *, parallel: bool) -> str:
         if not tools:
             return ""
         return _TOOLS.format(
-            tools="\n".join(escaping.as_data(escaping.dump(escaping.describe(tool))) for tool in tools),
+            tools=tools,
+            listed=listed,
             example=self.render_calls([escaping.EXAMPLE]),
             several=_SEVERAL if parallel else _ONE,
         )
@@ -114,4 +129,13 @@ class FencedJson:
         return Constraint("tool_calls", calls_schema(callable_now, parallel=choice.parallel))
 
 
+class BriefJson(FencedJson):
+    """The same with signatures for schemas. By measurement, models follow both alike (tests/bench/README.md)."""
+
+    def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
+        """A signature for each tool, the form of a call, and the rules."""
+        return self._block("\n".join(map(signature, tools)), _SIGNATURES, parallel=parallel)
+
+
+_BRIEF = BriefJson()
 FAMILIES = (FencedJson(),)

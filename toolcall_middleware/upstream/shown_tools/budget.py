@@ -15,7 +15,7 @@ import msgspec
 from ...formats.base import ToolFormat
 from ...formats.inner_calls import Asked, InnerTools
 from ...formats.prompt.escaping import describe
-from ...json_schema.validate_arguments import checker_for
+from ...json_schema.validate_arguments import UNCHECKED, checker_for
 from ...model import ChoiceMode, Tool, ToolCall, ToolResult, ToolSet
 from ...parsing.values.coercion import Coercion, needs_coercion
 from ...request.parse import ChatRequest
@@ -46,6 +46,10 @@ _SHARE = 3
 """Of the window one part in so many is for the tools (`auto`)."""
 
 
+Render = Callable[[Sequence[Tool]], str]
+"""Writes tools."""
+
+
 class ToolBudget:
     """The tools of one request within its budget, over all attempts."""
 
@@ -58,6 +62,8 @@ class ToolBudget:
         self._searches = 0
         self._said = ""  # the text with which a whole answer began
         self._native = False
+        self.block: ToolFormat | None = None
+        """What writes the tools in the prompt, where the format does not."""
         self.chooses = False
         """The answer is to be a call: of a tool, or of `respond`."""
         self._read = self._shown = chat
@@ -97,12 +103,15 @@ class ToolBudget:
         if self._settings.coerce_arguments and needs_coercion(schema):
             coercion = Coercion(schema)
             arguments = coercion.feed(arguments) + coercion.finish()
-        return checker_for(self._chat.tools_raw, self._chat.tools).faults(name, arguments)
+        faults = checker_for(self._chat.tools_raw, self._chat.tools).faults(name, arguments)
+        return [fault for fault in faults if fault not in UNCHECKED]
 
     def by_prompt(self, fmt: ToolFormat) -> None:
         """The tools go into the prompt, written in this format."""
-        render = functools.partial(fmt.render_tools, parallel=True)
-        self._show(render, (fmt.render_tools, self._chat.tools_raw))
+        brief: ToolFormat = getattr(fmt, "brief", None) or fmt
+        full, render = (functools.partial(one.render_tools, parallel=True) for one in (fmt, brief))
+        self._show(full, render, (fmt.render_tools, self._chat.tools_raw))
+        self.block = None if self._tools.form == "full" else brief
         self._native = False
         places = self._mentions()
         self._shown = replace(self._shown, messages=with_definitions(self._chat.messages, places))
@@ -138,12 +147,12 @@ class ToolBudget:
 
     def natively(self) -> None:
         """The tools go to the backend as tools. Those that the conversation mentions follow the others."""
-        self._show(_as_json, self._chat.tools_raw)
+        self._show(_as_json, _as_json, self._chat.tools_raw)
         self._mentions()
         self._native, self.chooses = True, False
         self._append_defined()
 
-    def _show(self, render: Callable[[Sequence[Tool]], str], key: Any) -> None:
+    def _show(self, full: Render, render: Render, key: Any) -> None:
         chat = self._chat
         self._read = self._shown = chat
         budget = _budget(self._settings, self._memory.recall(chat.model, WINDOW)) if chat.offers_tools else None
@@ -153,9 +162,16 @@ class ToolBudget:
         setting = self._settings.tokenizer
         count = (APPROXIMATE if setting == "upstream" else load(setting)).count_again
         tools = chat.tools.tools
+
+        def in_full(some: Sequence[Tool]) -> int:
+            return count(full(some))
+
+        def measure(some: Sequence[Tool]) -> int:
+            return count(render(some))
+
         key = (key, tuple(chat.tools.by_name), setting)
         may_defer = chat.n == 1 and FIND_TOOLS not in chat.listed.by_name
-        shown = self._tools = shown_tools(tools, budget, lambda some: count(render(some)), key, may_defer=may_defer)
+        shown = self._tools = shown_tools(tools, budget, measure, in_full, key, may_defer=may_defer)
         if shown.form != "full":
             raw = b"%s\0%d" % (chat.tools_raw, budget)
             self._shown = replace(chat, tools=ToolSet.of(shown.front), tools_raw=raw)

@@ -78,13 +78,16 @@ def first_sentences(text: str, limit: int) -> str:
 
 
 def shown_tools(
-    tools: Sequence[Tool], budget: int, measure: Measure, key: Any, *, may_defer: bool = True
+    tools: Sequence[Tool], budget: int, measure: Measure, in_full: Measure, key: Any, *, may_defer: bool
 ) -> ShownTools:
-    """What is shown of `tools` within `budget` tokens. key: tells the tools and the measure from others."""
+    """What is shown of `tools` within `budget` tokens. in_full: measures those that are shown in full. key: tells the
+    tools and the measures from others.
+    """
     key = key, budget, may_defer
     shown = _SHOWN.get(key)
     if shown is None:
-        shown = _within(tools, budget, measure, may_defer=may_defer)
+        fits = in_full([tool for tool in tools if not tool.loaded]) <= budget
+        shown = ShownTools(tuple(tools)) if fits else _within(tools, budget, measure, may_defer=may_defer)
         _SHOWN.put(key, shown, size=len(tools))
     return shown
 
@@ -95,8 +98,6 @@ _SHOWN: LRUCache[Any, ShownTools] = LRUCache(max_entries=64, max_size=1 << 13)
 
 def _within(tools: Sequence[Tool], budget: int, measure: Measure, *, may_defer: bool) -> ShownTools:
     counted = [tool for tool in tools if not tool.loaded]
-    if measure(counted) <= budget:
-        return ShownTools(tuple(tools))
     if measure(compact(counted)) <= budget:
         return ShownTools(tuple(compact(tools)), "compact")
     for limit in LIMITS:
