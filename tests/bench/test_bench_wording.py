@@ -12,7 +12,7 @@ from .wording.questions import ANY, SETS, Question, QuestionSet
 from .wording.wordings import WORDINGS
 
 RIGHT = '{"tool_calls": [{"name": "get_weather", "arguments": {"city": "Oslo"}}]}'
-GIVEN = argparse.Namespace(constrain="off", limit=None, required=False, log=None)
+GIVEN = argparse.Namespace(choice="required", choose=False, constrain="off", limit=None, required=False, log=None)
 
 
 def test_the_questions_fit_their_tools() -> None:
