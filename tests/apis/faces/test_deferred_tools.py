@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.apis.faces.messages_upstream import Start, Upstream, ask, message, spelled
+from tests.apis.faces.messages_upstream import Start, Upstream, ask, events, message, spelled
 from tests.apis.faces.messages_upstream import body as message_body
 from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import Settings, ToolCallMiddleware
@@ -255,3 +255,12 @@ def test_a_fault_of_a_tool_that_was_not_loaded_has_the_clients_path() -> None:
     action = Exchange(Settings(), BackendMemory(), always=True).receive(Request(made.body))[0]
     assert isinstance(action, Fail)
     assert "tools.1.input_schema.properties.a.type" in request.error(action.error).body.decode()
+
+
+def test_it_may_call_it_in_a_stream_too(start: Start) -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Later", "input": {"depth": 1}}
+    upstream, url = start(Upstream(stream=events(call)), unknown_tool="error")
+    sent = message_body(tools=[READ, SEARCH, LATER], stream=True)
+    answer = ask(url, sent)
+    assert upstream.bodies == [sent]
+    assert answer.content == b"".join(events(call))
