@@ -25,8 +25,8 @@ _ESCAPE = re.compile(
 )
 
 
-def without_lone_surrogates(data: bytes) -> bytes:
-    """The JSON `data` with U+FFFD for each escape of a lone surrogate; `data` itself where there is none."""
+def without_lone_surrogates(data: bytes, mark: bytes = rb"\ufffd") -> bytes:
+    """The JSON `data` with `mark` for each escape of a lone surrogate; `data` itself where there is none."""
     if b"\\ud" not in data and b"\\uD" not in data:
         return data
     # Not by one substitution: it would put millions of pieces together in one step, which no thread can interrupt.
@@ -39,11 +39,11 @@ def without_lone_surrogates(data: bytes) -> bytes:
         between.append(data[at : found.start()])
         at = found.end()
         if len(between) == _AT_ONCE:
-            made += rb"\ufffd".join([*between, b""])
+            made += mark.join([*between, b""])
             between.clear()
     if not at:
         return data
-    made += rb"\ufffd".join([*between, data[at:]])
+    made += mark.join([*between, data[at:]])
     return bytes(made)
 
 

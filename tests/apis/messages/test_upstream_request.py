@@ -616,3 +616,17 @@ def test_what_a_model_takes_is_told_by_its_name(
 ) -> None:
     able = abilities(model)
     assert (able.sampling, able.thinking, able.structured) == (sampling, thinking, structured)
+
+
+@pytest.mark.parametrize("call_id", [None, 1, [], {}, "", "other"])
+def test_a_result_of_no_call_is_refused_whatever_its_id(call_id: Any) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call_id, "content": "x"},
+    ]
+    body = json.dumps({"model": "claude-sonnet-4-5", "messages": messages}).encode()
+    with pytest.raises(ToolCallError) as caught:
+        AnthropicTranslation(default_max_tokens=9).request(body)
+    assert (caught.value.status, caught.value.param) == (400, "messages[2].tool_call_id")

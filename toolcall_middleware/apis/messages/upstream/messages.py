@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from ....errors import ToolCallError
+from ....errors import ToolCallError, refusal
+from ....wire.json_reader import Reader
 from ....wire.openai import encode
 from ...upstream import NO_RESULT
 
@@ -33,7 +33,8 @@ class _Call:
     turn: int
     sent: str
     name: str
-    results: list[tuple[dict[str, Any], str]] = field(default_factory=list)  # tool messages, and where they stand
+    input: Any
+    results: list[Reader] = field(default_factory=list)  # tool messages
 
 
 @dataclass(slots=True)
@@ -49,41 +50,35 @@ class Conversation:
     thought: bool
 
 
-def convert(messages: Any) -> Conversation:
-    """OpenAI messages as Anthropic's. Raises ToolCallError for what cannot be said there."""
-    if not isinstance(messages, list) or not messages:
+def convert(request: Reader) -> Conversation:
+    """The messages of a chat completion as Anthropic's. Raises ToolCallError for what cannot be said there."""
+    messages = request.items("messages") if request.begins("messages", b"[") else []
+    if not messages:
         raise ToolCallError("invalid_request", "messages must be a list that holds at least one message.")
-    for number, message in enumerate(messages):
-        if not isinstance(message, dict):
-            raise ToolCallError("invalid_request", "A message must be an object.", param=f"messages[{number}]")
     calls = _match_calls(messages)
     system: list[Block] = []
     turns = _Turns()
     for number, message in enumerate(messages):
-        where = f"messages[{number}]"
-        match message.get("role"):
+        match message.value("role"):
             case "system" | "developer":
-                system += _content(message.get("content"), f"{where}.content", only_text=True)
+                system += _content(message, only_text=True)
             case "user":
-                turns.add("user", _content(message.get("content"), f"{where}.content"))
+                turns.add("user", _content(message))
             case "assistant":
                 own = calls.get(number, [])
-                turns.add("assistant", _assistant(message, own, where))
+                turns.add("assistant", _assistant(message, own))
                 turns.add("user", [_result(call) for call in own])
             case "tool":
-                pass  # stands where its call wants it
+                pass  # it is written where its call wants it
             case role:
-                raise ToolCallError(
-                    "invalid_request",
-                    f"The role {role!r} cannot be sent to Anthropic's API; use system, user, assistant or tool.",
-                    param=f"{where}.role",
-                )
+                text = f"The role {role!r} cannot be sent to Anthropic's API; use system, user, assistant or tool."
+                raise message.error("role", text)
     if not turns.done:
         # An instruction alone is no request there.
         turns.add("user", system)
         system = []
     if not turns.done:
-        raise ToolCallError("invalid_request", "The messages hold no text and no calls.", param="messages")
+        raise request.error("messages", "The messages hold no text and no calls.")
     used = list(dict.fromkeys(call.name for own in calls.values() for call in own))
     return Conversation(system, turns.finish(), used, turns.thought)
 
@@ -126,58 +121,47 @@ def _shortest(blocks: list[Block]) -> str | list[Block]:
 # -- calls and results ---------------------------------------------------------------------------------------------
 
 
-def _match_calls(messages: list[dict[str, Any]]) -> dict[int, list[_Call]]:
+def _match_calls(messages: list[Reader]) -> dict[int, list[_Call]]:
     """The calls of each assistant message, by its place, each with the tool messages that answer it."""
+    items = {number: _calls_in(message) for number, message in enumerate(messages) if message.fields.get("tool_calls")}
     calls: dict[int, list[_Call]] = {}
     by_id: dict[str, list[_Call]] = {}
-    taken = {call_id for call_id in _ids_of(messages) if _ID.fullmatch(call_id)}
+    taken = {call_id for own in items.values() for call_id, _, _ in own if _ID.fullmatch(call_id)}
     sent: set[str] = set()
     for number, message in enumerate(messages):
-        where = f"messages[{number}]"
-        if message.get("role") == "assistant":
-            for place, item in enumerate(_calls_in(message, where)):
-                call_id, name = _identity(item, f"{where}.tool_calls[{place}]")
+        role = message.value("role")
+        if role == "assistant":
+            for call_id, name, given in items.get(number, ()):
                 same = by_id.setdefault(call_id, [])
-                call = _Call(number, _sendable(call_id, len(same), sent, taken), name)
+                call = _Call(number, _sendable(call_id, len(same), sent, taken), name, given)
                 sent.add(call.sent)
                 same.append(call)
                 calls.setdefault(number, []).append(call)
-        elif message.get("role") == "tool":
-            answered = by_id.get(message.get("tool_call_id") or "") or []
+        elif role == "tool":
+            answered = by_id.get(str(message.value("tool_call_id"))) or []
             if not answered:
-                raise ToolCallError(
-                    "invalid_tool_call_id",
-                    f"No earlier call has the id {message.get('tool_call_id')!r} that this tool message answers.",
-                    param=f"{where}.tool_call_id",
-                )
+                call_id = message.value("tool_call_id")
+                text = f"No earlier call has the id {call_id!r} that this tool message answers."
+                raise message.error("tool_call_id", text, "invalid_tool_call_id")
             # Some engines number the calls of each turn alike: the last turn's are meant, in their order.
             waiting = [call for call in answered if not call.results] or answered
-            next(call for call in waiting if call.turn == waiting[-1].turn).results.append((message, where))
+            next(call for call in waiting if call.turn == waiting[-1].turn).results.append(message)
     return calls
 
 
-def _calls_in(message: dict[str, Any], where: str) -> list[Any]:
-    items = message.get("tool_calls")
-    if items is not None and not isinstance(items, list):
-        raise ToolCallError("invalid_request", "tool_calls must be a list.", param=f"{where}.tool_calls")
-    return items or []
-
-
-def _ids_of(messages: list[dict[str, Any]]) -> Iterator[str]:
-    for message in messages:
-        items = message.get("tool_calls")
-        for item in items if isinstance(items, list) else ():
-            if isinstance(item, dict) and isinstance(item.get("id"), str):
-                yield item["id"]
-
-
-def _identity(item: Any, where: str) -> tuple[str, str]:
-    function = item.get("function") or item.get("custom") if isinstance(item, dict) else None
-    call_id = item.get("id") if isinstance(item, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    if not isinstance(call_id, str) or not call_id or not isinstance(name, str) or not name:
-        raise ToolCallError("invalid_request", "A tool call needs an id and the name of a function.", param=where)
-    return call_id, name
+def _calls_in(message: Reader) -> list[tuple[str, str, Any]]:
+    """The id, the name and the input of each call."""
+    found: list[tuple[str, str, Any]] = []
+    for item in message.items("tool_calls"):
+        function = item.inner("function") or item.inner("custom")
+        call_id, name = item.value("id"), function.value("name") if function is not None else None
+        if function is None or not (isinstance(call_id, str) and call_id and isinstance(name, str) and name):
+            raise refusal(item.path, "A tool call needs an id and the name of a function.")
+        given = function.value("arguments")
+        if item.given("function") is None:
+            given = {"input": function.value("input") or ""}
+        found.append((call_id, name, _input(given)))
+    return found
 
 
 def _sendable(call_id: str, times: int, sent: set[str], taken: set[str]) -> str:
@@ -192,25 +176,21 @@ def _sendable(call_id: str, times: int, sent: set[str], taken: set[str]) -> str:
     raise AssertionError("a thousand hashes cannot all collide")
 
 
-def _assistant(message: dict[str, Any], calls: list[_Call], where: str) -> list[Block]:
+def _assistant(message: Reader, calls: list[_Call]) -> list[Block]:
     thinking = _thinking(message)
     blocks = [block for before, block in thinking if not before]
-    blocks += _content(message.get("content"), f"{where}.content", only_text=True)
-    refusal = message.get("refusal")
-    if isinstance(refusal, str) and refusal.strip():
-        blocks.append({"type": "text", "text": refusal})
-    for number, (call, item) in enumerate(zip(calls, _calls_in(message, where), strict=True)):
+    blocks += _content(message, only_text=True)
+    refused = message.value("refusal")
+    if isinstance(refused, str) and refused.strip():
+        blocks.append({"type": "text", "text": refused})
+    for number, call in enumerate(calls):
         blocks += [block for before, block in thinking if number and before == number]
-        blocks.append({"type": "tool_use", "id": call.sent, "name": call.name, "input": _input(item)})
+        blocks.append({"type": "tool_use", "id": call.sent, "name": call.name, "input": call.input})
     return blocks + [block for before, block in thinking if before and before >= len(calls)]
 
 
-def _input(item: dict[str, Any]) -> Any:
+def _input(arguments: Any) -> Any:
     """A call's arguments as the object that the API wants, spelled as they are; what is none goes into one."""
-    function = item.get("function")
-    if not isinstance(function, dict):
-        return {"input": item["custom"].get("input", "")}
-    arguments = function.get("arguments")
     if isinstance(arguments, dict):
         return arguments
     text = arguments if isinstance(arguments, str) else ""
@@ -229,22 +209,19 @@ def _result(call: _Call) -> Block:
     block: Block = {"type": "tool_result", "tool_use_id": call.sent}
     if not call.results:
         return {**block, "content": NO_RESULT, "is_error": True}
-    content: list[Block] = []
-    for message, where in call.results:
-        content += _result_content(message.get("content"), f"{where}.content")
+    content = [part for message in call.results for part in _result_content(message)]
     if content:
         block["content"] = _shortest(content)
-    if any(message.get("is_error") is True for message, _ in call.results):
+    if any(message.value("is_error") is True for message in call.results):
         block["is_error"] = True
     return block
 
 
-def _result_content(value: Any, where: str) -> list[Block]:
+def _result_content(message: Reader) -> list[Block]:
     """A tool's result: text, parts, or any JSON value, which is shown as such."""
-    if value is None:
-        return []
-    if isinstance(value, str) or (isinstance(value, list) and value and all(_is_part(item) for item in value)):
-        return _content(value, where)
+    value = message.value("content")
+    if value is None or isinstance(value, str) or (isinstance(value, list) and value and all(map(_is_part, value))):
+        return _content(message)
     return [{"type": "text", "text": encode(value).decode()}]
 
 
@@ -255,42 +232,35 @@ def _is_part(item: Any) -> bool:
 # -- content -------------------------------------------------------------------------------------------------------
 
 
-def _content(value: Any, where: str, *, only_text: bool = False) -> list[Block]:
+def _content(message: Reader, *, only_text: bool = False) -> list[Block]:
     """Content as blocks; text of nothing but white space is left out, because the API refuses it."""
-    if value is None:
-        return []
-    if isinstance(value, str):
-        return [{"type": "text", "text": value}] if value.strip() else []
-    if not isinstance(value, list):
-        raise ToolCallError("invalid_request", "content must be a string or a list of parts.", param=where)
+    if message.begins("content", b'"'):
+        text = message.required("content")
+        return [{"type": "text", "text": text}] if text.strip() else []
     blocks: list[Block] = []
-    for number, part in enumerate(value):
-        block = _part(part, f"{where}[{number}]", only_text=only_text)
-        if block is None:
-            continue
-        if isinstance(part, dict) and isinstance(part.get("cache_control"), dict):
-            block["cache_control"] = part["cache_control"]
-        blocks.append(block)
+    for part in message.items("content"):
+        block = _part(part, only_text=only_text)
+        if block is not None:
+            blocks.append({**block, **_cache_control(part)})
     return blocks
 
 
-def _part(part: Any, where: str, *, only_text: bool) -> Block | None:
-    kind = part.get("type") if isinstance(part, dict) else None
-    if kind == "text" or kind == "refusal":
-        text = part.get(kind)
-        if not isinstance(text, str):
-            raise ToolCallError("invalid_request", f"A part of type {kind} needs a string.", param=f"{where}.{kind}")
-        return {"type": "text", "text": text} if text.strip() else None
-    if not only_text and kind == "image_url":
-        return {"type": "image", "source": _image(part.get("image_url"), f"{where}.image_url")}
-    if not only_text and kind == "file":
-        return _document(part.get("file"), f"{where}.file")
-    raise ToolCallError(
-        "invalid_request",
-        f"A part of type {kind!r} cannot be sent here to Anthropic's API"
-        + ("; use text." if only_text else "; use text, image_url or a file with file_data."),
-        param=where,
-    )
+def _cache_control(holder: Reader) -> dict[str, Any]:
+    return {"cache_control": holder.fields["cache_control"]} if holder.begins("cache_control", b"{") else {}
+
+
+def _part(part: Reader, *, only_text: bool) -> Block | None:
+    match part.value("type"):
+        case "text" | "refusal" as kind:
+            text = part.required(kind)
+            return {"type": "text", "text": text} if text.strip() else None
+        case "image_url" if not only_text:
+            return {"type": "image", "source": _image(part.value("image_url"), part.where("image_url"))}
+        case "file" if not only_text:
+            return _document(part.value("file"), part.where("file"))
+        case kind:
+            use = "text" if only_text else "text, image_url or a file with file_data"
+            raise refusal(part.path, f"A part of type {kind!r} cannot be sent here to Anthropic's API; use {use}.")
 
 
 def _image(value: Any, where: str) -> Block:
@@ -301,8 +271,7 @@ def _image(value: Any, where: str) -> Block:
     kind = "image/jpeg" if kind == "image/jpg" else kind
     if kind not in _IMAGES:
         allowed = ", ".join(sorted(_IMAGES))
-        message = f"An image must be an http address or a base64 data URL of {allowed}."
-        raise ToolCallError("invalid_request", message, param=f"{where}.url")
+        raise refusal(f"{where}.url", f"An image must be an http address or a base64 data URL of {allowed}.")
     return {"type": "base64", "media_type": kind, "data": data}
 
 
@@ -311,7 +280,7 @@ def _document(value: Any, where: str) -> Block:
     kind, data = _data_url(fields.get("file_data"))
     if kind != "application/pdf":
         message = "A file must hold file_data, a base64 data URL of application/pdf; the API knows no other file_id."
-        raise ToolCallError("invalid_request", message, param=where)
+        raise refusal(where, message)
     block: Block = {"type": "document", "source": {"type": "base64", "media_type": kind, "data": data}}
     if isinstance(fields.get("filename"), str) and fields["filename"]:
         block["title"] = fields["filename"]
@@ -324,13 +293,13 @@ def _data_url(url: Any) -> tuple[str, str]:
     return (found[1].lower(), url[found.end() :]) if found else ("", "")
 
 
-def _thinking(message: dict[str, Any]) -> list[tuple[int, Block]]:
+def _thinking(message: Reader) -> list[tuple[int, Block]]:
     """The model's thinking as it came with an answer of ours (`reasoning_details`), or as `thinking_blocks`.
 
     Each with the number of calls that stand before it. Only what is signed goes back: the API refuses the rest.
     """
     blocks: list[tuple[int, Block]] = []
-    details = message.get("reasoning_details")
+    details = message.value("reasoning_details")
     for detail in details if isinstance(details, list) else ():
         before = detail.get("calls_before") if isinstance(detail, dict) else None
         before = before if isinstance(before, int) and before > 0 else 0
@@ -341,7 +310,7 @@ def _thinking(message: dict[str, Any]) -> list[tuple[int, Block]]:
                 blocks.append((before, {"type": "redacted_thinking", "data": data}))
     if blocks:
         return blocks
-    given = message.get("thinking_blocks")
+    given = message.value("thinking_blocks")
     for block in given if isinstance(given, list) else ():
         match block:
             case {"type": "thinking", "thinking": str(text), "signature": str(signature)} if signature:

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ....errors import ToolCallError
+from ....errors import ToolCallError, refusal
+from ....wire.json_reader import Reader
 from ....wire.openai import encode
 from .messages import Conversation, convert
 from .models import Abilities, Thinking, abilities
@@ -35,17 +36,15 @@ _JSON_SCHEMA = "Answer with nothing but JSON that fits this JSON Schema: {}"
 _JSON_OBJECT = "Answer with nothing but a JSON object."
 
 
-def build(body: Mapping[str, Any], *, default_max_tokens: int) -> dict[str, Any]:
-    """The body for the API. Values may be msgspec.Raw. Raises ToolCallError for what it cannot express.
+def build(body: Reader, *, default_max_tokens: int) -> dict[str, Any]:
+    """The body for the API. Raises ToolCallError for what it cannot express.
 
     `default_max_tokens` is what an answer may take where the client does not say it: the API wants a number.
     """
     _refuse(body)
-    model = body.get("model")
-    if not isinstance(model, str) or not model:
-        raise ToolCallError("invalid_request", "model must be a non-empty string.", param="model")
+    model = body.filled("model")
     able = abilities(model)
-    talk = convert(body.get("messages"))
+    talk = convert(body)
     sent: dict[str, Any] = {"model": model, "messages": talk.messages}
     _tools(body, talk, able, sent)
     _response_format(body, talk, able, sent)
@@ -55,87 +54,85 @@ def build(body: Mapping[str, Any], *, default_max_tokens: int) -> dict[str, Any]
         sent["system"] = "\n\n".join(texts) if plain else talk.system
     _lengths(body, talk, able, sent, default_max_tokens)
     _sampling(body, able, sent)
-    if stops := _stop_sequences(body.get("stop")):
+    if stops := _stop_sequences(body):
         sent["stop_sequences"] = stops
-    user = body.get("safety_identifier") or body.get("user")
+    user = body.value("safety_identifier") or body.value("user")
     if isinstance(user, str) and user:
         sent["metadata"] = {"user_id": user}
-    tier = body.get("service_tier")
+    tier = body.value("service_tier")
     if isinstance(tier, str) and tier in _TIERS:
         sent["service_tier"] = _TIERS[tier]
-    if isinstance(body.get("cache_control"), dict):
-        sent["cache_control"] = body["cache_control"]
-    if body.get("stream") is True:
+    if body.begins("cache_control", b"{"):
+        sent["cache_control"] = body.fields["cache_control"]
+    if body.value("stream") is True:
         sent["stream"] = True
     return sent
 
 
-def _refuse(body: Mapping[str, Any]) -> None:
-    if body.get("n") not in (None, 1):
+def _refuse(body: Reader) -> None:
+    if body.value("n") not in (None, 1):
         raise ToolCallError("invalid_request", "Anthropic's API gives one answer a request: n must be 1.", param="n")
     for name, reason in _REFUSED.items():
-        if body.get(name):
+        if body.value(name):
             raise ToolCallError("invalid_request", f"Anthropic's API cannot do {name}: {reason}.", param=name)
-    modalities = body.get("modalities")
+    modalities = body.value("modalities")
     if modalities and modalities != ["text"]:
         raise ToolCallError("invalid_request", "Anthropic's API writes text only.", param="modalities")
     for name in _LEFT_OUT:
-        if body.get(name):
+        if body.value(name):
             _log.warning("%s is left out: Anthropic's API does not know it.", name)
 
 
 # -- tools ---------------------------------------------------------------------------------------------------------
 
 
-def _tools(body: Mapping[str, Any], talk: Conversation, able: Abilities, sent: dict[str, Any]) -> None:
-    offered = body.get("tools") or []
-    if not isinstance(offered, list):
-        raise ToolCallError("invalid_request", "tools must be a list.", param="tools")
-    tools = [_tool(tool, f"tools[{number}]", able) for number, tool in enumerate(offered)]
+def _tools(body: Reader, talk: Conversation, able: Abilities, sent: dict[str, Any]) -> None:
+    tools = [_tool(tool, able) for tool in body.items("tools")]
     if not tools:
         if talk.tools_used:
             # The API wants every tool of the history declared; none of them may be called.
             sent["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in talk.tools_used]
             sent["tool_choice"] = {"type": "none"}
         return
-    choice, names = _choice(body.get("tool_choice"))
+    choice, names = _choice(body.value("tool_choice"))
     if names is not None:
         tools = [tool for tool in tools if tool["name"] in names]
     if choice["type"] in {"any", "tool"} and not able.forced:
         # What the answer lacks then is seen by the middleware, which asks once more.
         choice = {"type": "auto"}
         _log.info("tool_choice: this model cannot be forced to call; auto is sent.")
-    if choice["type"] == "tool" or (choice["type"] != "none" and body.get("parallel_tool_calls") is False):
+    if choice["type"] == "tool" or (choice["type"] != "none" and body.value("parallel_tool_calls") is False):
         choice["disable_parallel_tool_use"] = True
     sent["tools"] = tools
     if choice != {"type": "auto"}:
         sent["tool_choice"] = choice
 
 
-def _tool(tool: Any, where: str, able: Abilities) -> dict[str, Any]:
-    function = tool.get("function") if isinstance(tool, dict) and tool.get("type") == "function" else None
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+def _tool(tool: Reader, able: Abilities) -> dict[str, Any]:
+    function = tool.inner("function") if tool.value("type") == "function" else None
+    if function is None:
         message = "Only tools of type function can be offered through Anthropic's API here."
-        raise ToolCallError("invalid_request", message, param=where)
-    name = function["name"]
-    schema, refused = input_schema(function.get("parameters"))
+        raise refusal(tool.path, message)
+    name = function.required("name")
+    schema, refused = input_schema(function.value("parameters"))
     if refused:
         raise ToolCallError(
             "tool_schema_incompatible",
             f"Anthropic's API takes no {', '.join(refused)} in the parameters of {name!r}: they must be an object's.",
-            param=f"{where}.function.parameters",
+            param=function.where("parameters"),
             extra={"incompatible_features": refused, "tool": name},
         )
     sent: dict[str, Any] = {"name": name, "input_schema": schema}
-    if isinstance(function.get("description"), str) and function["description"]:
-        sent["description"] = function["description"]
-    if function.get("strict") is True:
+    description = function.value("description")
+    if isinstance(description, str) and description:
+        sent["description"] = description
+    if function.value("strict") is True:
         if able.structured and can_be_constrained(schema):
             sent["strict"] = True
         else:
             _log.info("%s: strict is left out: the API cannot constrain this schema with this model.", name)
-    if isinstance(tool.get("cache_control"), dict):
-        sent["cache_control"] = tool["cache_control"]
+    if tool.begins("cache_control", b"{"):
+        sent["cache_control"] = tool.fields["cache_control"]
     return sent
 
 
@@ -162,8 +159,8 @@ def _choice(value: Any) -> tuple[dict[str, Any], frozenset[str] | None]:
             raise ToolCallError("invalid_tool_choice", message, param="tool_choice")
 
 
-def _response_format(body: Mapping[str, Any], talk: Conversation, able: Abilities, sent: dict[str, Any]) -> None:
-    match body.get("response_format"):
+def _response_format(body: Reader, talk: Conversation, able: Abilities, sent: dict[str, Any]) -> None:
+    match body.value("response_format"):
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
             if able.structured and can_be_constrained(schema):
                 sent["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
@@ -176,16 +173,13 @@ def _response_format(body: Mapping[str, Any], talk: Conversation, able: Abilitie
 # -- numbers -------------------------------------------------------------------------------------------------------
 
 
-def _lengths(body: Mapping[str, Any], talk: Conversation, able: Abilities, sent: dict[str, Any], default: int) -> None:
+def _lengths(body: Reader, talk: Conversation, able: Abilities, sent: dict[str, Any], default: int) -> None:
     """max_tokens, and how the model is to think within them."""
-    asked = body.get("max_completion_tokens")
-    asked = body.get("max_tokens") if asked is None else asked
-    if asked is not None and (isinstance(asked, bool) or not isinstance(asked, int) or asked < 1):
-        raise ToolCallError("invalid_request", "max_completion_tokens must be a positive integer.", param="max_tokens")
+    asked = body.count("max_completion_tokens") or body.count("max_tokens")
     sent["max_tokens"] = asked or default
-    if isinstance(body.get("thinking"), dict):
+    if isinstance(thinking := body.value("thinking"), dict):
         # The API's own field, from a client that knows it.
-        sent["thinking"] = body["thinking"]
+        sent["thinking"] = thinking
         return
     effort = _effort(body)
     forced = sent.get("tool_choice", {}).get("type") in {"any", "tool"}
@@ -221,9 +215,9 @@ def _lengths(body: Mapping[str, Any], talk: Conversation, able: Abilities, sent:
     sent["thinking"] = {"type": "enabled", "budget_tokens": budget}
 
 
-def _effort(body: Mapping[str, Any]) -> str | None:
-    effort = body.get("reasoning_effort")
-    reasoning = body.get("reasoning")
+def _effort(body: Reader) -> str | None:
+    effort = body.value("reasoning_effort")
+    reasoning = body.value("reasoning")
     if effort is None and isinstance(reasoning, dict):
         effort = reasoning.get("effort")
     if effort is None:
@@ -237,12 +231,11 @@ def _effort(body: Mapping[str, Any]) -> str | None:
     return effort
 
 
-def _sampling(body: Mapping[str, Any], able: Abilities, sent: dict[str, Any]) -> None:
+def _sampling(body: Reader, able: Abilities, sent: dict[str, Any]) -> None:
     """temperature, top_p and top_k, where the model takes them and does not think (then it takes no others)."""
+    read = {name: body.value(name) for name in ("temperature", "top_p", "top_k")}
     given = {
-        name: body[name]
-        for name in ("temperature", "top_p", "top_k")
-        if isinstance(body.get(name), int | float) and not isinstance(body[name], bool)
+        name: value for name, value in read.items() if isinstance(value, int | float) and not isinstance(value, bool)
     }
     thinks = sent.get("thinking", {}).get("type", "disabled") != "disabled"
     if given and (thinks or not able.sampling):
@@ -258,13 +251,9 @@ def _sampling(body: Mapping[str, Any], able: Abilities, sent: dict[str, Any]) ->
     sent.update(given)
 
 
-def _stop_sequences(stop: Any) -> list[str]:
+def _stop_sequences(body: Reader) -> list[str]:
     """The client's stop strings; those of white space alone are refused by the API and left out."""
-    if stop is None:
-        return []
-    wanted = [stop] if isinstance(stop, str) else stop
-    if not isinstance(wanted, list) or not all(isinstance(item, str) for item in wanted):
-        raise ToolCallError("invalid_request", "stop must be a string or a list of strings.", param="stop")
+    wanted = [body.required("stop")] if body.begins("stop", b'"') else body.texts("stop")
     kept = [item for item in wanted if item.strip()]
     if len(kept) < len(wanted):
         _log.warning("A stop string of white space is left out: Anthropic's API refuses it.")

@@ -5,15 +5,14 @@ https://platform.claude.com/docs/en/api/messages
 
 from __future__ import annotations
 
-import json
 import time
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from ....errors import ToolCallError
-from ....wire.openai import FAILURES, read_object, read_value
+from ....wire.json_input import read_fields, without_lone_surrogates
+from ....wire.json_reader import OPENAI, Reader
+from ....wire.openai import read_object, read_value
 from ...passage import Passage
 from ...upstream import TranslatedRequest
 from . import answer
@@ -55,13 +54,13 @@ class AnthropicTranslation:
             if passage.take(body):
                 return self._passed(passage, body)
             body = passage.translatable(body)
-        fields = _read(body)
-        sent = build(fields, default_max_tokens=self._default_max_tokens)
+        request = Reader(read_fields(without_lone_surrogates(body, b"?")), OPENAI)
+        sent = build(request, default_max_tokens=self._default_max_tokens)
         if self._passage is not None and self._passage.counts:
             counted = {name: value for name, value in sent.items() if name in _COUNTED}
             return TranslatedRequest(self._passage.path, msgspec.json.encode(counted))
-        if fields.get("stream") is True:
-            options = fields.get("stream_options")
+        if request.value("stream") is True:
+            options = request.value("stream_options")
             wanted = isinstance(options, dict) and options.get("include_usage") is True
             self._events = AnthropicStream(created=self._created, include_usage=wanted, limit=self._limit)
         return TranslatedRequest(PATH, msgspec.json.encode(sent))
@@ -103,18 +102,3 @@ class AnthropicTranslation:
     def _stream(self) -> AnthropicStream:
         assert self._events is not None  # noqa: S101 - the client asked for a stream
         return self._events
-
-
-def _read(body: bytes) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(body)
-    except FAILURES:
-        # A lone surrogate, as clients cut texts: it has no bytes, and the API would refuse it.
-        lenient = read_value(body)
-        try:
-            value = json.loads(json.dumps(lenient, ensure_ascii=False).encode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            value = None
-    if not isinstance(value, dict):
-        raise ToolCallError("invalid_json", "The request body must be a JSON object.")
-    return value
