@@ -58,6 +58,17 @@ def test_llama_cpp_tells_it_elsewhere() -> None:
     assert (found.server, found.context_of("m")) == ("llama.cpp", 4096)
 
 
+@pytest.mark.parametrize("size", [0, -1, "4096", None])
+def test_a_window_of_no_tokens_is_none(size: Any) -> None:
+    """llama.cpp says 0 where the model's own window holds."""
+    answers = {
+        "/v1/models": models({"id": "m", "owned_by": "llamacpp"}),
+        "/props": {"default_generation_settings": {"n_ctx": size}},
+    }
+    with serve(server(answers)) as url:
+        assert look(f"{url}/v1", None).context_of("m") is None
+
+
 def test_a_key_is_shown_and_many_models_are_counted() -> None:
     def listed(request: Request) -> Response:
         if request.headers.get("authorization") != "Bearer k":

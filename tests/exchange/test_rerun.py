@@ -13,7 +13,7 @@ import pytest
 from tests.exchange.test_modes import NativeBackend, answered, post
 from tests.formats.goldens import Case
 from tests.helpers.asgi_client import HELLO
-from tests.helpers.fakes import Answer, TextBackend, write_calls
+from tests.helpers.fakes import Answer, Quirks, Refusal, TextBackend, write_calls
 from tests.parsing.streams import read
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli.dispatch import main
@@ -280,6 +280,25 @@ async def test_an_empty_answer_whose_tokens_were_counted_is_told(
     assert main(["replay", str(path)]) == 0
     says = "no call: the backend's answer is empty, though it counted 20 tokens: "
     assert (says in capsys.readouterr().out) is told
+
+
+@pytest.mark.parametrize(
+    ("script", "quirks"),
+    [
+        (Refusal(400, {"error": {"message": "engine died", "type": "x", "code": 400}}), Quirks()),
+        ("Hi, there it is.", Quirks(error_after=3)),
+    ],
+    ids=["status", "event"],
+)
+async def test_what_the_backend_said_instead_of_the_rest_is_shown(
+    script: Any, quirks: Quirks, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, trace = await exchanged(TextBackend([script] * 2, quirks=quirks), stream=True, request={}, retries=0)
+    path = tmp_path / "trace.jsonl"
+    path.write_bytes(trace.encode())
+    main(["replay", str(path)])
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("! the backend said: "))
+    assert "engine died" in line
 
 
 @pytest.mark.parametrize(("name", "code"), [("renamed", 0), ("coerced", 0), ("closed thought", 0), ("cut", 1)])

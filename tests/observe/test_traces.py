@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from tests.exchange.test_modes import NativeBackend
 from tests.helpers.asgi_client import Client, ask
 from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
@@ -21,8 +22,9 @@ from toolcall_middleware.observe.traces import Trace, TraceError, TraceFiles, re
 CALL = "Let me look. " + write_calls("hermes", ("weather", {"city": "Paris"}))
 
 
-async def traced(folder: Path, body: bytes, text: str = CALL, **options: Any) -> list[Trace]:
-    app = ToolCallMiddleware(TextBackend([text]), mode="prompt", format="hermes", trace_dir=str(folder), **options)
+async def traced(folder: Path, body: bytes, text: str = CALL, backend: Any = None, **options: Any) -> list[Trace]:
+    options = {"mode": "prompt", "format": "hermes", "trace_dir": str(folder), **options}
+    app = ToolCallMiddleware(backend or TextBackend([text]), **options)
     headers = [(b"content-type", b"application/json"), (b"authorization", b"Bearer sk-secret"), (b"x-api-key", b"sk-2")]
     await Client(body, headers=headers).run(app)
     assert app._observers is not None
@@ -59,6 +61,38 @@ async def test_times_never_go_back(tmp_path: Path) -> None:
     times = [row["at"] for row in trace.rows]
     assert times == sorted(times)
     assert trace.summary["first_call"] is not None
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_first_call_has_its_time_in_native_mode_too(stream: bool, tmp_path: Path) -> None:
+    """Where the backend's own call goes on as it came."""
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    (trace,) = await traced(tmp_path, ask(stream=stream), backend=NativeBackend({"tool_calls": [call]}), mode="native")
+    assert trace.summary["calls"] == 1
+    assert trace.summary["first_call"] is not None
+    (trace,) = await traced(tmp_path / "pieces", ask(stream=True), backend=_in_pieces(call), mode="native")
+    assert trace.summary["first_content"] < trace.summary["first_call"]
+    (trace,) = await traced(tmp_path / "text", ask(stream=stream), backend=TextBackend(["Hi."]), mode="native")
+    assert (trace.summary["first_call"], trace.summary["first_content"] is None) == (None, False)
+
+
+def _in_pieces(call: dict[str, Any]) -> Any:
+    """A backend that sends a word, and after it a call, each as an event."""
+
+    async def backend(_scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        deltas = ({"role": "assistant", "content": ""}, {"content": "Hm."}, {"tool_calls": [call]}, {})
+        for number, delta in enumerate(deltas):
+            reason = "tool_calls" if number == 3 else None
+            choice = {"index": 0, "delta": delta, "finish_reason": reason}
+            chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+            await send(
+                {"type": "http.response.body", "body": f"data: {json.dumps(chunk)}\n\n".encode(), "more_body": True}
+            )
+        await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
+
+    return backend
 
 
 async def test_decisions_say_why(tmp_path: Path) -> None:

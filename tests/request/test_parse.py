@@ -204,6 +204,10 @@ def test_numbers_too_large_to_hold_are_refused_where_they_are_read_and_kept_wher
         ({"messages": None}, "messages"),
         ({"messages": "hi"}, "messages"),
         ({"messages": {}}, "messages"),
+        # Large ones are decoded message by message.
+        ({"messages": "x" * 2_000_000}, "messages"),
+        ({"messages": {"x" * 2_000_000: 1}}, "messages"),
+        ({"messages": ["x" * 2_000_000]}, "messages[0]"),
         ({"temperature": -0.1}, "temperature"),
         ({"temperature": "1"}, "temperature"),
         ({"temperature": True}, "temperature"),

@@ -341,6 +341,8 @@ def test_calls_in_harmonys_analysis_are_read() -> None:
         same_answer(streamed({"content": text[:cut]}, {"content": text[cut:]}, format="harmony"), expected)
 
 
+GEMMA_CHANNEL = "<|channel>thought\n{}<channel|>"
+HARMONY_CHANNEL = "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>"
 GEMMA = '<|tool_call>call:weather{city:<|"|>Oslo<|"|>}<tool_call|>'
 
 
@@ -366,6 +368,27 @@ def test_markup_inside_of_a_reasoning_channel_is_read(
     is_closed = text.endswith(("<|end|>", "Done"))
     assert len(ignored.calls) == (0 if is_closed else 1)
     assert "call" in ignored.reasoning
+
+
+@pytest.mark.parametrize("channel", [GEMMA_CHANNEL, HARMONY_CHANNEL])
+@pytest.mark.parametrize(
+    ("call", "settings"),
+    [
+        (tag("nobody"), {}),
+        (tag(arguments='{"city": }'), {"malformed_arguments": "text"}),
+        (tag("nobody") + tag("nobody"), {}),
+    ],
+)
+def test_a_refused_call_inside_of_a_reasoning_channel_stays_in_it(
+    channel: str, call: str, settings: dict[str, Any]
+) -> None:
+    thought = f"Hm {call} so"
+    text = f"{channel.format(thought)}Done"
+    expected = check_whole(raw_whole({"content": text}, format="auto", **settings))
+    assert (expected.only.reasoning, expected.only.content, expected.only.calls) == (thought, "Done", [])
+    for size in (1, 3, 20):
+        pieces = [{"content": text[at : at + size]} for at in range(0, len(text), size)]
+        same_answer(streamed(*pieces, format="auto", **settings), expected)
 
 
 def test_a_channel_without_calls_stays_as_it_was_written() -> None:

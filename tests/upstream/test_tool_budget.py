@@ -506,7 +506,17 @@ async def test_auto_is_a_third_of_the_window(path: str, told: dict[str, Any]) ->
     assert front(backend.backend.bodies[0]) == await prompt(TOOLS, BUDGET)
 
 
-async def test_auto_without_a_known_window_shows_all() -> None:
-    backend = Windowed("/nowhere", {})
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/nowhere", {}),
+        # llama.cpp says 0 where the model's own window holds.
+        ("/props", {"default_generation_settings": {"n_ctx": 0}}),
+        ("/props", {"default_generation_settings": {"n_ctx": -1}}),
+        ("/v1/models", {"data": [{"id": "m", "max_model_len": -1}]}),
+    ],
+)
+async def test_auto_without_a_known_window_shows_all(path: str, told: dict[str, Any]) -> None:
+    backend = Windowed(path, told)
     await send(backend, body_of("chat"), tools_budget="auto")
     assert front(backend.backend.bodies[0]) == await prompt(TOOLS, None)

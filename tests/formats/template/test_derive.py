@@ -139,6 +139,41 @@ def test_the_end_of_a_thought_before_calls_is_no_part_of_them() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("between", ["\n", "\n\n", " \n"])
+@pytest.mark.parametrize("form", ["json", "named", "tags"])
+def test_what_a_template_writes_between_calls_is_written_between_them(form: str, between: str) -> None:
+    """And it is no text of the answer, however it is cut."""
+    template = _with_between(form, between)
+    one = derive.derive(template).family
+    assert one is not None
+    called = [
+        {"id": f"c{at}", "type": "function", "function": {"name": call.name, "arguments": json.loads(call.arguments)}}
+        for at, call in enumerate(CALLS)
+    ]
+    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": called}]
+    (rendered,) = template.render([{"messages": messages}])
+    written = one.render_calls(CALLS)
+    assert between in written
+    assert written in (rendered or "")
+    for pieces in ([written], list(written)):
+        events = read(one.parser(TOOLS, ParserOptions()), pieces)
+        assert [call.name for call in calls_in(events)] == ["look_up", "clock"]
+        assert not text_in(events)
+
+
+@pytest.mark.slow
+def test_a_template_with_words_between_calls_is_not_derived() -> None:
+    assert "no reader gives the rendered calls back" in derive.derive(_with_between("json", ", and then ")).why
+
+
+def _with_between(form: str, between: str) -> ChatTemplate:
+    end = "{% endfor %}{% endif %}<|im_end|>"
+    source = templates.READ[form]
+    assert end in source
+    return ChatTemplate(source.replace(end, f"{{{{ {between!r} if not loop.last }}}}{end}"))
+
+
+@pytest.mark.slow
 def test_one_call_a_turn_is_told(found: dict[str, Derived]) -> None:
     one = found["one_call"]
     assert one.family is not None
