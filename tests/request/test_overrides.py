@@ -168,6 +168,9 @@ SAMPLES: dict[str, list[Any]] = {
     "tokenizer": ["approximate", "upstream"],
     "drop_params": [(), ("top_k",)],
     "allowlist": [(), ("look",), ("look", "o*"), ("*",)],
+    "tools_budget": [None, "auto", 2000],
+    "request_limit": [None, "60/minute"],
+    "token_limit": [None, "60/minute"],
     "rate_limit": [None, "5/minute"],
     "rate_limit_storage": ["memory://", "redis://x"],
     "tenant_header": ["authorization", "x-tenant"],
@@ -253,7 +256,7 @@ def stricter_or_same(name: str, before: Settings, after: Settings) -> bool:
     if name in {"coerce_arguments", "repair_names"}:
         return True
     return name.startswith("reasoning") or name in {
-        "format", "constrain", "prose", "messages", "system_role", "structured",
+        "format", "constrain", "prose", "messages", "system_role", "structured", "tools_budget", "choose",
     }  # fmt: skip
 
 
