@@ -33,6 +33,7 @@ from ...errors import ToolCallError
 from ...wire.new_call_id import new_call_id
 from ..serial import Kind as Block
 from ..serial import Serial
+from ..usage import tokens_of
 from .errors import failed_code
 from .fields import whole_text
 from .freeform import FreeformInput
@@ -40,7 +41,6 @@ from .local_kinds import call_fields
 from .names import ITEM_TYPES, ClientTool, Kind
 from .reasoning import Carried, write_carried
 from .request import Asked
-from .usage import Usage, response_usage
 
 _encode = msgspec.json.encode
 _DELTA = b'%b%d,"delta":%b}\n\n'
@@ -157,7 +157,7 @@ class ResponseWriter:
             self._remarks[name] = {**self._remarks.get(name, {}), **said}
         response = self._response("completed" if cut is None else "incomplete")
         response["incomplete_details"] = None if cut is None else {"reason": cut}
-        response["usage"] = response_usage(_usage(usage))
+        response["usage"] = _usage(usage)
         response |= {name: said for name, said in self._remarks.items() if name not in response}
         self.over, self._whole = True, response
         self.emit(f"response.{response['status']}", {"response": response})
@@ -294,8 +294,16 @@ def _part(kind: type, text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def _usage(usage: Any) -> Usage | None:
-    return msgspec.convert(usage, Usage) if isinstance(usage, dict) else None
+def _usage(usage: Any) -> dict[str, Any]:
+    """The usage of a chat completion in the words of Responses. What was not counted is 0: clients add it up."""
+    tokens = tokens_of(usage)
+    return {
+        "input_tokens": tokens.prompt or 0,
+        "input_tokens_details": {"cached_tokens": tokens.cached, "cache_write_tokens": 0},
+        "output_tokens": tokens.written or 0,
+        "output_tokens_details": {"reasoning_tokens": tokens.thought},
+        "total_tokens": tokens.total,
+    }
 
 
 class _Item:

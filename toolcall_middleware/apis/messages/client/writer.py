@@ -29,6 +29,7 @@ from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.new_call_id import new_call_id
 from ...serial import Kind, Serial
+from ...usage import tokens_of
 from ..lone_surrogates import WholePairs
 from .errors import Errors
 from .request import Asked
@@ -273,29 +274,17 @@ class MessageWriter:
 
 def usage_of(usage: Any, *, input_estimate: int, output_estimate: int) -> dict[str, Any]:
     """The `usage` object. Where the chat answer has none, both numbers are estimates: clients need them to be there."""
-    numbers = usage if isinstance(usage, dict) else {}
-    prompt = _count(numbers.get("prompt_tokens"))
-    written = openai.output_tokens(numbers)
-    cached = min(_count(_detail(numbers, "prompt_tokens_details", "cached_tokens")) or 0, prompt or 0)
+    tokens = tokens_of(usage)
+    cached = min(tokens.cached, tokens.prompt or 0)
     made: dict[str, Any] = {
-        "input_tokens": input_estimate if prompt is None else prompt - cached,
+        "input_tokens": input_estimate if tokens.prompt is None else tokens.prompt - cached,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": cached,
-        "output_tokens": output_estimate if written is None else written,
+        "output_tokens": output_estimate if tokens.written is None else tokens.written,
     }
-    thought = _count(_detail(numbers, "completion_tokens_details", "reasoning_tokens"))
-    if thought:
-        made["output_tokens_details"] = {"thinking_tokens": min(thought, made["output_tokens"])}
+    if tokens.thought:
+        made["output_tokens_details"] = {"thinking_tokens": min(tokens.thought, made["output_tokens"])}
     return made
-
-
-def _detail(numbers: dict[str, Any], group: str, name: str) -> Any:
-    details = numbers.get(group)
-    return details.get(name) if isinstance(details, dict) else None
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def stop_of(reason: str, *, calls: int, refused: bool, matched: Any, stops: Sequence[str]) -> tuple[str, str | None]:
