@@ -236,6 +236,13 @@ def tools_of(body: bytes) -> ToolSet | None:
     return request.tools if isinstance(request, ChatRequest) else None
 
 
+def offered_in(rows: Sequence[Row]) -> list[dict[str, Any]] | None:
+    """The tools of an exchange's request, as it has them; None where it offers none."""
+    value = openai.read_value(_body_of(rows).encode())
+    tools = value.get("tools") if isinstance(value, dict) else None
+    return [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else None
+
+
 def prompt_parts(body: str, asked: str) -> list[dict[str, Any]]:
     """The messages that the backend got, or the prompt that the model's template wrote of them, in parts: what stood
     in the client's messages, and what was injected.

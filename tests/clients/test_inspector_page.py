@@ -93,6 +93,7 @@ def proxy() -> Iterator[str]:
         Refusal(400, {"error": {"message": HOSTILE}}),
         "Hm. " + write_calls("hermes", ("weathr", {"city": "Paris"})),
         Answer(pieces=("Slowly ", "it ", "comes. ", *("more " for _ in range(30)))),
+        "It is warm.",
     ]
     with serve(TextBackend(scripts, pause=0.02)) as backend:
         given = {
@@ -493,3 +494,50 @@ def test_a_narrow_window_shows_all_of_it(page: Any, agent: str, width: int) -> N
     for part in ("#head", "#tools", "#times", "#trace", "#time"):
         box = page.locator(part).bounding_box()
         assert box["x"] + box["width"] <= width
+
+
+def test_the_text_is_read_again_as_another_format(page: Any, proxy: str) -> None:
+    opened(page, proxy)
+    page.select_option("#format", "pythonic")
+    page.wait_for_function("() => document.querySelector('#reread').textContent.includes('As pythonic: 0 calls')")
+    page.select_option("#format", "auto")
+    page.wait_for_function("() => document.querySelector('#reread').textContent.includes('As auto: 1 call')")
+    assert '"city": "Paris"' in page.inner_text("#reread pre")
+    page.locator(".item[data-number='2']").click()
+    page.wait_for_function("() => document.querySelector('#reread').hidden")
+
+
+def test_a_request_is_edited_and_sent_again(page: Any, proxy: str) -> None:
+    opened(page, proxy)
+    page.keyboard.press("e")
+    body = json.loads(page.input_value("#edited"))
+    assert body["messages"][0]["content"] == "What is the weather?"
+    page.fill("#edited", "{")
+    page.click("#go")
+    page.wait_for_function("() => document.querySelector('#sent').textContent.startsWith('This is not JSON')")
+    body["messages"][0]["content"] = "And in Rome?"
+    page.fill("#edited", json.dumps({**body, "model": "edited"}))
+    page.click("#go")
+    page.wait_for_function("() => !document.querySelector('#send').open")
+    page.wait_for_function("() => document.querySelector('#list').textContent.includes('And in Rome?')")
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_the_saved_page_of_an_exchange_is_whole_and_harmless(
+    page: Any, proxy: str, number: int, tmp_path: Path
+) -> None:
+    opened(page, proxy, number)
+    with page.expect_download() as started:
+        page.click("#report")
+    file = tmp_path / started.value.suggested_filename
+    started.value.save_as(file)
+    saved = file.read_text("utf-8")
+    assert "<script" not in saved
+    assert "://" not in saved
+    assert TOKEN not in saved
+    alone = page.context.new_page()
+    alone.goto(file.as_uri())
+    shown = alone.inner_text("body")
+    assert alone.evaluate("window.pwned") is None
+    assert "What is the weather?" in shown
+    assert ('{"city": "Paris"}' if number < 3 else "<script>window.pwned = 1</script>") in shown

@@ -339,3 +339,23 @@ async def test_the_whole_content_is_searched() -> None:
     app = inspector(store)
     for text, numbers in (("FROM model", [1]), ("paris", [1]), ("nothing like it", []), ("hello paris nowhere", [])):
         assert (await get(app, f"{PAGE}api/search", query_string=f"text={text}".encode())).json == numbers
+
+
+@pytest.mark.parametrize("what", ["", "/case", "/trace", "/report", "/read"])
+async def test_an_exchange_that_is_gone_is_not_found(what: str) -> None:
+    assert (await get(inspector(), f"{PAGE}api/exchanges/7{what}")).status == 404
+
+
+async def test_a_format_that_is_unknown_is_named() -> None:
+    store = Store()
+    store.add(trace())
+    answer = await get(inspector(store), f"{PAGE}api/exchanges/1/read", query_string=b"format=nosuch")
+    assert answer.status == 400
+    assert b"nosuch" in answer.body
+
+
+async def test_only_a_proxys_page_offers_to_send_again() -> None:
+    for sends in (True, False):
+        about = json.loads((await get(inspector(sends=sends), f"{PAGE}api/about")).body)
+        assert about["sends"] is sends
+        assert "hermes" in about["formats"]

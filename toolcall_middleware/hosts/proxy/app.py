@@ -119,7 +119,7 @@ class Proxy:
         from .inspector.store import Store
 
         self._store = Store()
-        self._inspector = Inspector(self._logged, self._store, token, template_of=self._template_of)
+        self._inspector = Inspector(self._logged, self._store, token, template_of=self._template_of, sends=True)
 
     @property
     def addresses(self) -> list[str]:

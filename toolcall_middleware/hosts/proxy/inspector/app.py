@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib import resources
 from typing import Any
 from urllib.parse import quote
@@ -21,9 +21,14 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ....explain import case_of, explain
+from ....errors import FormatError, ToolCallError
+from ....explain import answer_of, case_of, explain, offered_in
+from ....formats import registry
+from ....library import read_calls
+from ....response.choice import CUT
 from ...http.cors import admits_host, is_loopback
 from ...http.headers import header_of, raw_path
+from .report_page import report_page
 from .store import Entry, Store
 
 PREFIX = "/inspect/"
@@ -53,7 +58,8 @@ class Inspector:
     """An app before `app`: `/inspect/TOKEN/` is the page; without the token there is nothing, and it goes on to `app`.
 
     local_only: who is not on this machine gets what there is without the token. template_of: by an exchange's upstream
-    (None: it has no name), whose chat template calls are read by.
+    (None: it has no name), whose chat template calls are read by. sends: `app` is a proxy, to which the page may send a
+    request again.
     """
 
     def __init__(
@@ -64,11 +70,12 @@ class Inspector:
         *,
         local_only: bool = True,
         template_of: Callable[[str | None], str | None] = _no_template,
+        sends: bool = False,
     ) -> None:
         self._app = app
         self._token = token.encode()
         self._local_only = local_only
-        self._pages = pages(store, template_of)
+        self._pages = pages(store, template_of, sends=sends)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and raw_path(scope) == PREFIX[:-1].encode() and self._is_local(scope):
@@ -110,8 +117,10 @@ class Inspector:
         return admits_host(header_of(scope, b"host"), ())
 
 
-def pages(store: Store, template_of: Callable[[str | None], str | None] = _no_template) -> Starlette:
-    """The page and its data, without any guard before them. template_of: see Inspector."""
+def pages(
+    store: Store, template_of: Callable[[str | None], str | None] = _no_template, *, sends: bool = False
+) -> Starlette:
+    """The page and its data, without any guard before them. template_of, sends: see Inspector."""
 
     async def page(request: Request) -> Response:
         return _file(request.path_params.get("name") or "index.html")
@@ -124,28 +133,19 @@ def pages(store: Store, template_of: Callable[[str | None], str | None] = _no_te
         entries = list(store.entries.values())
         return _json(await run_in_threadpool(lambda: [entry.number for entry in entries if entry.holds(words)]))
 
-    async def one(request: Request) -> Response:
-        entry = store.entries.get(request.path_params["number"])
-        if entry is None:
-            return PlainTextResponse("There is no such exchange any more.", 404, _HEADERS)
-        return _json(await run_in_threadpool(_shown, entry, template_of(entry.summary.get("upstream"))))
+    def of_entry(answer: Callable[[Entry, str | None, Request], Response]) -> Callable[[Request], Awaitable[Response]]:
+        """Answers about one exchange, in a thread; 404 where it is gone."""
 
-    async def case(request: Request) -> Response:
-        entry = store.entries.get(request.path_params["number"])
-        if entry is None:
-            return PlainTextResponse("There is no such exchange any more.", 404, _HEADERS)
-        template = template_of(entry.summary.get("upstream"))
-        found = await run_in_threadpool(case_of, list(entry.rows), entry.summary, template)
-        name = f'attachment; filename="case-{entry.number}.json"'
-        return _json(found, {"content-disposition": name})
+        async def endpoint(request: Request) -> Response:
+            entry = store.entries.get(request.path_params["number"])
+            if entry is None:
+                return PlainTextResponse("There is no such exchange any more.", 404, _HEADERS)
+            return await run_in_threadpool(answer, entry, template_of(entry.summary.get("upstream")), request)
 
-    async def trace(request: Request) -> Response:
-        entry = store.entries.get(request.path_params["number"])
-        if entry is None or entry.trace is None:
-            return PlainTextResponse("There is no such exchange, or it runs.", 404, _HEADERS)
-        name = f'attachment; filename="trace-{entry.number}.jsonl"'
-        headers = {**_HEADERS, "content-disposition": name}
-        return Response(entry.trace.encode(), 200, headers, "application/x-ndjson")
+        return endpoint
+
+    async def about(_request: Request) -> Response:
+        return _json({"formats": registry.names(), "sends": sends})
 
     async def events(request: Request) -> Response:
         return StreamingResponse(_events(store, request), 200, _HEADERS, "text/event-stream")
@@ -154,9 +154,12 @@ def pages(store: Store, template_of: Callable[[str | None], str | None] = _no_te
         routes=[
             Route("/", page),
             Route("/api/exchanges", listed),
-            Route("/api/exchanges/{number:int}", one),
-            Route("/api/exchanges/{number:int}/case", case),
-            Route("/api/exchanges/{number:int}/trace", trace),
+            Route("/api/exchanges/{number:int}", of_entry(_shown)),
+            Route("/api/exchanges/{number:int}/case", of_entry(_case)),
+            Route("/api/exchanges/{number:int}/trace", of_entry(_trace)),
+            Route("/api/exchanges/{number:int}/report", of_entry(_report)),
+            Route("/api/exchanges/{number:int}/read", of_entry(_read_as)),
+            Route("/api/about", about),
             Route("/api/events", events),
             Route("/api/search", search),
             Route("/{name:str}", page),
@@ -170,14 +173,41 @@ def _summaries(entries: list[Entry]) -> list[dict[str, Any]]:
     return [{**entry.summary, "version": entry.version} for entry in entries]
 
 
-def _shown(entry: Entry, template: str | None) -> dict[str, Any]:
+def _shown(entry: Entry, template: str | None, _request: Request) -> Response:
     rows = list(entry.rows)
-    return {
-        "summary": entry.summary,
-        "version": entry.version,
-        "rows": rows,
-        "explained": explain(rows, entry.summary, template),
-    }
+    explained = explain(rows, entry.summary, template)
+    return _json({"summary": entry.summary, "version": entry.version, "rows": rows, "explained": explained})
+
+
+def _case(entry: Entry, template: str | None, _request: Request) -> Response:
+    found = case_of(list(entry.rows), entry.summary, template)
+    return _json(found, {"content-disposition": f'attachment; filename="case-{entry.number}.json"'})
+
+
+def _trace(entry: Entry, _template: str | None, _request: Request) -> Response:
+    if entry.trace is None:
+        return PlainTextResponse("The exchange runs; its trace is there once it is over.", 404, _HEADERS)
+    headers = {**_HEADERS, "content-disposition": f'attachment; filename="trace-{entry.number}.jsonl"'}
+    return Response(entry.trace.encode(), 200, headers, "application/x-ndjson")
+
+
+def _report(entry: Entry, template: str | None, _request: Request) -> Response:
+    rows = list(entry.rows)
+    made = report_page(entry.summary, explain(rows, entry.summary, template), rows)
+    headers = {**_HEADERS, "content-disposition": f'attachment; filename="exchange-{entry.number}.html"'}
+    return Response(made, 200, headers, "text/html")
+
+
+def _read_as(entry: Entry, _template: str | None, request: Request) -> Response:
+    """The model's text as another format reads it: the calls, the text beside them and the reasoning."""
+    rows = list(entry.rows)
+    answer = answer_of(rows)
+    name, model = request.query_params.get("format", "auto"), str(entry.summary.get("model") or "")
+    try:
+        read = read_calls(answer.text, offered_in(rows), format=name, model=model, cut=answer.finish_reason in CUT)
+    except (FormatError, ToolCallError) as error:
+        return PlainTextResponse(str(error), 400, _HEADERS)
+    return _json(read)
 
 
 def _file(name: str) -> Response:

@@ -1,5 +1,5 @@
 // Wiring: the stream of events, the list, the exchange at hand, keys.
-import { el } from "./dom.js";
+import { el, visible } from "./dom.js";
 import { Exchange } from "./exchange.js";
 import { List } from "./list.js";
 
@@ -23,6 +23,8 @@ async function load(number, fresh) {
     shown = { number, version: data.version };
     $("#case").href = `api/exchanges/${number}/case`;
     $("#trace").href = `api/exchanges/${number}/trace`;
+    $("#report").href = `api/exchanges/${number}/report`;
+    if (fresh) readAs("");
   } finally {
     loading = false;
   }
@@ -77,6 +79,52 @@ async function copyCurl() {
 }
 $("#curl").addEventListener("click", copyCurl);
 
+// The model's text as another format reads it.
+async function readAs(format) {
+  $("#format").value = format;
+  $("#reread").hidden = !format;
+  if (!format) return;
+  const answer = await fetch(`api/exchanges/${list.selected}/read?format=${encodeURIComponent(format)}`);
+  if ($("#format").value !== format) return;
+  if (!answer.ok) { $("#reread").replaceChildren(el("p", { class: "note bad" }, visible(await answer.text()))); return; }
+  const { calls, text } = await answer.json();
+  const shown = calls.map((call) => el("pre", { class: "run call", dir: "ltr" }, visible(`${call.name} ${call.arguments}${call.complete ? "" : "  (cut off)"}`)));
+  $("#reread").replaceChildren(
+    el("p", { class: "note" }, `As ${format}: ${calls.length} call${calls.length === 1 ? "" : "s"}, ${[...text].length} characters of text.`), ...shown);
+}
+$("#format").addEventListener("change", () => readAs($("#format").value));
+
+// The request, edited, sent to the proxy of this page.
+function edit() {
+  if ($("#again").hidden || !shown) return;
+  const { body } = exchange.sent();
+  try { $("#edited").value = JSON.stringify(JSON.parse(body), null, 2); } catch { $("#edited").value = body; }
+  $("#sent").textContent = "";
+  $("#send").showModal();
+}
+async function send() {
+  const { path, api } = exchange.sent();
+  const headers = { "content-type": "application/json" };
+  try { JSON.parse($("#edited").value); } catch (error) { $("#sent").textContent = `This is not JSON: ${visible(error.message)}`; return; }
+  if ($("#key").value) headers.authorization = `Bearer ${$("#key").value}`;
+  if (api === "messages") headers["anthropic-version"] = "2023-06-01";
+  $("#sent").textContent = "Sent; the answer comes…";
+  try {
+    const answer = await fetch(path, { method: "POST", headers, body: $("#edited").value });
+    const told = await answer.text();
+    if (!answer.ok) { $("#sent").textContent = visible(`Status ${answer.status}: ${told.slice(0, 500)}`); return; }
+    $("#send").close();
+    toast("Answered. The new exchange is in the list.");
+  } catch {
+    $("#sent").textContent = "The proxy could not be reached.";
+  }
+}
+$("#again").addEventListener("click", edit);
+$("#go").addEventListener("click", send);
+const about = await (await fetch("api/about")).json();
+$("#again").hidden = !about.sends;
+$("#format").append(...about.formats.map((name) => el("option", { value: name }, name)));
+
 const NAMES = { asked: "Asked", prompt: "Prompt", wrote: "Wrote", got: "Got" };
 const switches = Object.entries(NAMES).map(([id, name], at) => {
   const button = el("button", { "aria-pressed": "true", title: `Show or hide (${at + 1})` }, name);
@@ -102,6 +150,7 @@ const KEYS = {
   j: ["next exchange", () => list.move(1)], k: ["previous exchange", () => list.move(-1)],
   "/": ["filter the list", () => $("#filter").focus()], f: ["find in the model's text", () => $("#find").focus()],
   n: ["next find", () => exchange.next(1)], c: ["copy as curl", copyCurl], s: ["save as case", () => $("#case").click()],
+  h: ["save as a page", () => $("#report").click()], e: ["edit and send again", edit],
   t: ["light or dark", theme], 1: ["the client's messages", () => switches[0].click()], 2: ["the prompt", () => switches[1].click()],
   3: ["the model's text", () => switches[2].click()], 4: ["the client's deltas", () => switches[3].click()],
   "?": ["these keys", () => $("#help").showModal()],
@@ -110,14 +159,14 @@ $("#keys").append(...Object.entries(KEYS).flatMap(([key, [what]]) => [el("dt", {
 $("#help-button").addEventListener("click", () => $("#help").showModal());
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const typing = event.target.matches("input");
-  if (event.key === "Escape" && typing) {
+  const typing = event.target.matches("input, textarea, select");
+  if (event.key === "Escape" && event.target.matches("input[type=search]")) {
     event.target.value = "";
     event.target.dispatchEvent(new Event("input"));
     event.target.blur();
     return;
   }
-  if (typing || $("#help").open) return;
+  if (typing || $("#help").open || $("#send").open) return;
   const key = { ArrowDown: "j", ArrowUp: "k" }[event.key] ?? event.key;
   if (KEYS[key] && (key === event.key || event.target.id === "list" || event.target === document.body)) {
     event.preventDefault();

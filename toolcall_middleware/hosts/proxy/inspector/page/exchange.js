@@ -313,10 +313,16 @@ export class Exchange {
     $("#found").textContent = `${this.current + 1}/${this.found.length}`;
   }
 
+  // What the client sent, and where.
+  sent() {
+    const body = (this.own() ?? this.data.rows.find((row) => row.kind === "request"))?.data ?? "";
+    return { path: this.data.summary.path || "/v1/chat/completions", body, api: this.own()?.api };
+  }
+
   curl() {
     const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-    const data = (this.own() ?? this.data.rows.find((row) => row.kind === "request"))?.data ?? "";
-    return `curl ${quoted(`${location.origin}${this.data.summary.path || "/v1/chat/completions"}`)} -H 'content-type: application/json' --data-raw ${quoted(data)}`;
+    const { path, body } = this.sent();
+    return `curl ${quoted(`${location.origin}${path}`)} -H 'content-type: application/json' --data-raw ${quoted(body)}`;
   }
 }
 
