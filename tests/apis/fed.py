@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from tests.helpers.policies import policy as made_policy
 from toolcall_middleware.answer.operations import Step
 from toolcall_middleware.apis.face import FaceReply, FaceRequest
 from toolcall_middleware.apis.messages.client import face as messages
@@ -16,7 +17,6 @@ from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.model import ToolSet
 from toolcall_middleware.response.choice import ChoiceAnswer, Verbatim
 from toolcall_middleware.response.native_calls import NativeCalls
-from toolcall_middleware.response.policy import AnswerPolicy
 from toolcall_middleware.response.release_gate import Gate, Hold, size_of
 from toolcall_middleware.response.said import StepEmitter
 from toolcall_middleware.response.stream import StreamRewriter
@@ -25,8 +25,13 @@ from toolcall_middleware.usage.meter import UsageMeter
 
 
 def _choice() -> ChoiceAnswer:
-    policy = AnswerPolicy(
-        may_call=True, tells_ends=True, keep_ids=True, reasoning_field="reasoning", malformed="forward"
+    policy = made_policy(
+        may_call=True,
+        tells_ends=True,
+        native=True,
+        reasoning_field="reasoning",
+        max_tool_calls=None,
+        max_arguments_bytes=None,
     )
     return ChoiceAnswer(Verbatim(), policy, NativeCalls(ToolSet(()), free=True))
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.helpers.policies import policy as made_policy
 from toolcall_middleware.answer.operations import Content
 from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.parsing.events import CallEnd, Event, Malformed, Reasoning, Text
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.policy import AnswerPolicy
 
 from ..parsing.streams import random_cuts
 from . import goldens
@@ -78,7 +78,7 @@ def test_text_and_raw_calls_are_all_that_was_written(name: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_call_that_is_text_comes_out_as_it_was_written(name: str) -> None:
     fmt = registry.get(name)
-    policy = AnswerPolicy(stream_arguments=False, malformed="text")
+    policy = made_policy(stream_arguments=False, malformed_arguments="text")
     for case in cases(name):
         parser = fmt.parser(case.offered, ParserOptions(keep_raw=True))
         events = [*parser.feed(case.text), *parser.finish(cut=case.ends_cut)]

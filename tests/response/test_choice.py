@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.policies import policy as made_policy
 from toolcall_middleware.answer.operations import Arguments, CallOpened, Content, Op, ReasoningText
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.policy import AnswerPolicy
 from toolcall_middleware.wire.new_call_id import new_call_id
 
 from .streams import ScriptParser, pieces
@@ -26,7 +26,7 @@ class Played:
     """An answer that was fed, merged: `said` is its text, `calls` are [index, name, arguments]."""
 
     def __init__(self, texts: list[str], reason: str | None = "stop", *, lost: bool = False, **policy: Any) -> None:
-        self.answer = ChoiceAnswer(ScriptParser(), AnswerPolicy(**policy))
+        self.answer = ChoiceAnswer(ScriptParser(), made_policy(**policy))
         self.fed = [op for text in texts for op in self.answer.feed(text)]
         last, self.reason = self.answer.finish(reason, lost=lost)
         self.ops: list[Op] = self.fed + last
@@ -156,12 +156,12 @@ def test_the_text_of_a_call_that_was_cut_off_is_not_searched_for_stop_strings() 
 
 @pytest.mark.parametrize("streamed", [True, False])
 def test_the_model_is_stopped_after_the_last_wanted_call(streamed: bool) -> None:
-    played = play("a" + TWO + "b", "length", max_calls=1, stream_arguments=streamed)
+    played = play("a" + TWO + "b", "length", max_tool_calls=1, stream_arguments=streamed)
     assert played.calls == [[0, "f", '{"a": 1}']]
     assert (played.said, played.reason) == ("a", "tool_calls")
     assert played.answer.stopped
-    assert len(play("[f|{}]" * 5, max_calls=3).calls) == 3
-    assert not play("[f|{}]" * 3, max_calls=4).answer.stopped
+    assert len(play("[f|{}]" * 5, max_tool_calls=3).calls) == 3
+    assert not play("[f|{}]" * 3, max_tool_calls=4).answer.stopped
 
 
 def test_the_model_is_stopped_when_it_takes_another_turn() -> None:
@@ -180,10 +180,10 @@ def test_nothing_is_said_after_the_end() -> None:
 
 
 def test_dropped_prose_is_kept_where_there_is_no_call() -> None:
-    assert play(ONE, drop_prose=True).said == ""
-    assert play(TWO, drop_prose=True).said == ""
-    assert play("only text", drop_prose=True).said == "only text"
-    assert play("text [f|{", "length", drop_prose=True, stream_arguments=False).said == "text [f|{"
+    assert play(ONE, prose="drop", may_call=True).said == ""
+    assert play(TWO, prose="drop", may_call=True).said == ""
+    assert play("only text", prose="drop", may_call=True).said == "only text"
+    assert play("text [f|{", "length", prose="drop", may_call=True, stream_arguments=False).said == "text [f|{"
 
 
 def test_held_prose_leaves_with_the_first_call() -> None:
@@ -196,19 +196,19 @@ def test_held_prose_leaves_with_the_first_call() -> None:
 def test_held_prose_without_a_call_stays_for_the_retry() -> None:
     played = play("no call", hold_prose=True)
     assert (played.said, played.answer.held_text) == ("", "no call")
-    assert play("no call", hold_prose=True, drop_prose=True).answer.held_text == "no call"
+    assert play("no call", hold_prose=True, prose="drop", may_call=True).answer.held_text == "no call"
     assert play("no call", hold_prose=True, stop=("call",)).answer.held_text == "no "
     assert play("x [f|{", "length", hold_prose=True, stream_arguments=False).answer.held_text == "x [f|{"
 
 
 def test_held_and_dropped_prose_is_dropped() -> None:
-    played = play(ONE, hold_prose=True, drop_prose=True)
+    played = play(ONE, hold_prose=True, prose="drop", may_call=True)
     assert (played.said, len(played.calls)) == ("", 1)
 
 
-@pytest.mark.parametrize("policy", [{"hold_prose": True}, {"drop_prose": True}])
+@pytest.mark.parametrize("policy", [{"hold_prose": True}, {"prose": "drop", "may_call": True}])
 def test_text_that_waits_is_bounded(policy: dict[str, Any]) -> None:
-    answer = ChoiceAnswer(ScriptParser(), AnswerPolicy(max_held=10, **policy))
+    answer = ChoiceAnswer(ScriptParser(), made_policy(max_response_bytes=10, **policy))
     answer.feed("x" * 10)
     assert answer.fault is None
     answer.feed("x")
@@ -255,12 +255,12 @@ def test_a_streamed_call_that_is_cut_off_stays_open(reason: str) -> None:
 def test_malformed_arguments_are_dealt_with_as_set(
     malformed: str, said: str, calls: list[Any], code: str | None
 ) -> None:
-    played = play("[f|{~}]", malformed=malformed, stream_arguments=False)
+    played = play("[f|{~}]", malformed_arguments=malformed, stream_arguments=False)
     assert (played.said, played.calls, played.code) == (said, calls, code)
 
 
 def test_a_fault_ends_the_answer_and_what_came_before_it_stays() -> None:
-    played = play("a [f|{}] b [g|{~}] c [h|{}]", malformed="error", stream_arguments=False)
+    played = play("a [f|{}] b [g|{~}] c [h|{}]", malformed_arguments="error", stream_arguments=False)
     assert played.said == "a  b "
     assert [call[1] for call in played.calls] == ["f"]
     assert isinstance(played.answer.fault, ToolCallError)
@@ -332,13 +332,14 @@ def test_a_custom_tool_whose_input_is_cut_off_is_text() -> None:
         {},
         optional={
             "stop": st.just(("ST", "ab")),
-            "max_calls": st.integers(1, 2),
+            "max_tool_calls": st.integers(1, 2),
             "hold_prose": st.booleans(),
-            "drop_prose": st.booleans(),
+            "may_call": st.just(True),
+            "prose": st.sampled_from(["keep", "drop"]),
             "stream_arguments": st.booleans(),
-            "malformed": st.sampled_from(["repair", "text", "error"]),
+            "malformed_arguments": st.sampled_from(["repair", "text", "error"]),
             "reasoning_field": st.just("reasoning"),
-            "max_arguments_bytes": st.integers(1, 6),
+            "max_arguments_bytes": st.integers(2, 6),
             "custom": st.just(frozenset({"f"})),
         },
     ),
@@ -346,7 +347,7 @@ def test_a_custom_tool_whose_input_is_cut_off_is_text() -> None:
 )
 def test_cuts_change_nothing(text: str, ends: list[int], policy: dict[str, Any], reason: str | None) -> None:
     # An error of a setting wants whole calls.
-    if policy.get("malformed", "repair") != "repair":
+    if policy.get("malformed_arguments", "repair") != "repair":
         policy["stream_arguments"] = False
     whole = Played([text], reason, **policy)
     other = Played(pieces(text, sorted(min(end, len(text)) for end in ends)), reason, **policy)
@@ -360,7 +361,7 @@ def test_cuts_change_nothing(text: str, ends: list[int], policy: dict[str, Any],
 
 def test_calls_behind_the_first_can_wait_for_their_end() -> None:
     assert play(TWO, hold_later=True).calls == play(TWO).calls
-    answer = ChoiceAnswer(ScriptParser(), AnswerPolicy(hold_later=True))
+    answer = ChoiceAnswer(ScriptParser(), made_policy(hold_later=True))
     assert [type(op) for op in answer.feed('[f|{"a')] == [CallOpened, Arguments]
     assert answer.feed('": 1}][g|{"b') == [Arguments(0, '": 1}')]
     assert [type(op) for op in answer.feed('": 2}]')] == [CallOpened, Arguments]

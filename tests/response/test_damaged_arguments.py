@@ -8,6 +8,7 @@ import pytest
 
 from tests.exchange.test_modes import NativeBackend, answered, post
 from tests.helpers.fakes import TextBackend
+from tests.helpers.policies import policy as made_policy
 from tests.helpers.stream_rules import Choice, check_error
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.answer.operations import Arguments
@@ -15,7 +16,6 @@ from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.policy import AnswerPolicy
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 SOUND = '{"a": "x", "n": 1, "l": [1, 2], "o": {"k": true}}'
@@ -152,7 +152,7 @@ WRITTEN = {name: registry.get(name).render_calls([ToolCall("f", MARK, "call_1")]
 @pytest.mark.parametrize("name", [name for name, text in WRITTEN.items() if MARK in text])
 def test_none_is_a_call_in_any_format_with_json_arguments(name: str) -> None:
     fmt, tools = registry.get(name), ToolSet.of([Tool("f", "", {"type": "object"})])
-    policy = AnswerPolicy(stream_arguments=False, malformed="error")
+    policy = made_policy(stream_arguments=False, malformed_arguments="error")
     for kind, damaged in KINDS.items():
         for pieces in ([WRITTEN[name].replace(MARK, damaged)], list(WRITTEN[name].replace(MARK, damaged))):
             answer = ChoiceAnswer(fmt.parser(tools, ParserOptions(keep_raw=True)), policy)

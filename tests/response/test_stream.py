@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.policies import policy as made_policy
 from tests.helpers.stream_rules import Answered, check_stream
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.policy import AnswerPolicy
 from toolcall_middleware.response.release_gate import Hold
 from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.response.templates import Templates
@@ -28,7 +28,7 @@ ID = re.compile(rb"call_[a-zA-Z0-9]{24}")
 
 def rewriter(*, policy: dict[str, Any] | None = None, include_usage: bool = False, **options: Any) -> StreamRewriter:
     def make_choice() -> ChoiceAnswer:
-        return ChoiceAnswer(ScriptParser(), AnswerPolicy(**(policy or {})))
+        return ChoiceAnswer(ScriptParser(), made_policy(**(policy or {})))
 
     return chat_stream(make_choice, UsageMeter(), include_usage=include_usage, **options)
 
@@ -175,7 +175,7 @@ def test_the_finish_reason_of_the_backend_is_corrected() -> None:
 
 def test_deprecated_calls_leave_as_function_call() -> None:
     body = stream(role(), *says("Hi ", '[f|{"a"', ": 1}]"), FINISH)
-    answer = checked(body, policy={"legacy": True, "max_calls": 1}, legacy=True, rules={"legacy": True})
+    answer = checked(body, policy={"legacy": True, "max_tool_calls": 1}, legacy=True, rules={"legacy": True})
     assert answer.only.named_calls == [("f", '{"a": 1}')]
     assert answer.only.finish_reason == "function_call"
 
@@ -445,7 +445,7 @@ def test_an_event_without_data_is_a_comment(empty: bytes) -> None:
 
 
 def test_a_fault_of_the_model_ends_the_answer_after_what_came_before() -> None:
-    made = rewriter(policy={"malformed": "error", "stream_arguments": False})
+    made = rewriter(policy={"malformed_arguments": "error", "stream_arguments": False})
     out = made.feed(stream(role(), *says("a[f|{}]b[g|{~}]c[h|{}]"), FINISH))
     assert made.failed is not None
     assert made.failed.code == "malformed_tool_arguments"
@@ -456,7 +456,7 @@ def test_a_fault_of_the_model_ends_the_answer_after_what_came_before() -> None:
 
 def test_a_fault_at_the_very_end_leaves_no_finish_reason() -> None:
     for last in (FINISH, "[DONE]"):
-        made = rewriter(policy={"malformed": "error", "stream_arguments": False})
+        made = rewriter(policy={"malformed_arguments": "error", "stream_arguments": False})
         out = made.feed(stream(role(), *says("a[f|{"), last)) + made.finish()
         assert made.failed is not None
         assert not made.complete
@@ -519,7 +519,7 @@ def test_a_delta_that_is_none_is_left_out(delta: Any) -> None:
 
 
 def test_generation_is_stopped_when_every_choice_is() -> None:
-    made = rewriter(policy={"max_calls": 1}, choices=2)
+    made = rewriter(policy={"max_tool_calls": 1}, choices=2)
     out = made.feed(stream(role(), *says("[f|{}]more"), done=False))
     assert not made.ended
     out += made.feed(stream(chunk({"role": "assistant"}, index=1), *says("[g|{}", index=1), done=False))
@@ -533,7 +533,7 @@ def test_generation_is_stopped_when_every_choice_is() -> None:
 
 
 def test_generation_is_stopped_when_the_other_choice_has_finished() -> None:
-    made = rewriter(policy={"max_calls": 1}, choices=2)
+    made = rewriter(policy={"max_tool_calls": 1}, choices=2)
     made.feed(stream(role(), *says("[f|{}]"), chunk({"role": "assistant"}, "stop", index=1), done=False))
     assert made.ended
 
@@ -702,7 +702,14 @@ CHUNKS = st.lists(CHUNK, min_size=1, max_size=8).flatmap(
     lambda some: st.lists(st.sampled_from(some), max_size=24).map(lambda more: some + more)
 )
 POLICY = st.sampled_from(
-    [{}, {"max_calls": 1}, {"drop_prose": True}, {"stream_arguments": False}, {"stop": ("ab",)}, {"hold_prose": True}]
+    [
+        {},
+        {"max_tool_calls": 1},
+        {"prose": "drop", "may_call": True},
+        {"stream_arguments": False},
+        {"stop": ("ab",)},
+        {"hold_prose": True},
+    ]
 )
 
 
@@ -716,7 +723,7 @@ def test_the_short_way_says_the_same_as_the_long_one(
     options: dict[str, Any] = {"policy": policy, "include_usage": include_usage, "choices": 2}
 
     long_way = chat_stream(
-        lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy(**policy)),
+        lambda: ChoiceAnswer(ScriptParser(), made_policy(**policy)),
         UsageMeter(),
         kind=ReadInFull,
         include_usage=include_usage,
@@ -756,7 +763,7 @@ def test_a_chunk_that_is_told_by_its_type_says_the_same_as_one_read_in_full(
 
     def answer(kind: type[StreamRewriter], sent: list[bytes]) -> bytes:
         made = chat_stream(
-            lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy(**policy)),
+            lambda: ChoiceAnswer(ScriptParser(), made_policy(**policy)),
             UsageMeter(),
             kind=kind,
             include_usage=include_usage,
@@ -771,7 +778,7 @@ def test_a_chunk_that_is_told_by_its_type_says_the_same_as_one_read_in_full(
 
 
 def test_behind_a_failure_no_chunk_is_told_by_its_type() -> None:
-    made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy()), UsageMeter(), kind=ByType)
+    made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), made_policy()), UsageMeter(), kind=ByType)
     broken = {"index": 0, "delta": {"content": "f|"}, "token_ids": [1]}
     for one in (role(), *says("["), {**HEAD, "choices": [broken]}, {**HEAD, "choices": [broken]}):
         made.feed(event(one))
@@ -781,13 +788,13 @@ def test_behind_a_failure_no_chunk_is_told_by_its_type() -> None:
 
 def test_fields_that_change_are_told_of_once_behind_chunks_that_were_not_read() -> None:
     sent = [role(), *({**one, "x": x} for one, x in zip(says("a", "b", "[f", "|", "{}"), (1, 2, 2, 1, 1), strict=True))]
-    made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy()), UsageMeter(), kind=ByType)
+    made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), made_policy()), UsageMeter(), kind=ByType)
     told = [payload.get("x") for one in sent for payload in payloads_of(made.feed(event(one)))]
     assert told[:5] == [None, 1, 2, 1, 1]
 
 
 def test_an_end_that_the_backend_did_not_send_looks_like_its_last_chunk() -> None:
-    made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy()), UsageMeter(), kind=ByType)
+    made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), made_policy()), UsageMeter(), kind=ByType)
     for number, one in enumerate((role(), *says("a", "b"))):
         made.feed(event({**one, "x": number}))
     assert payloads_of(made.feed(DONE) + made.finish())[-1] == {**FINISH, "x": 2}

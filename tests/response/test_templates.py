@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.policies import policy as made_policy
 from tests.helpers.stream_rules import check_stream
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.policy import AnswerPolicy
 from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.response.templates import MAX_TEMPLATES
 from toolcall_middleware.usage.meter import UsageMeter
@@ -47,7 +47,7 @@ ANSWERS = {
 
 def rewriter(format_name: str, usage: UsageMeter | None = None, **policy: Any) -> StreamRewriter:
     def make_choice() -> ChoiceAnswer:
-        return ChoiceAnswer(registry.get(format_name).parser(TOOLS, ParserOptions()), AnswerPolicy(**policy))
+        return ChoiceAnswer(registry.get(format_name).parser(TOOLS, ParserOptions()), made_policy(**policy))
 
     return chat_stream(make_choice, usage or UsageMeter(), include_usage=usage is not None)
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.policies import policy as made_policy
 from tests.helpers.stream_rules import Answered, check_stream, check_whole, same_answer
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.policy import AnswerPolicy
 from toolcall_middleware.response.whole import WholeAnswer, as_stream, rewrite_whole
 from toolcall_middleware.usage.meter import UsageMeter
 
@@ -38,7 +38,7 @@ def body(*contents: Any, reason: str | None = "stop", usage: Any = USAGE, **mess
 
 def rewritten(data: bytes, *, policy: dict[str, Any] | None = None, **options: Any) -> WholeAnswer | None:
     def make_choice() -> ChoiceAnswer:
-        return ChoiceAnswer(ScriptParser(), AnswerPolicy(**(policy or {})))
+        return ChoiceAnswer(ScriptParser(), made_policy(**(policy or {})))
 
     return rewrite_whole(data, make_choice, UsageMeter(), **options)
 
@@ -153,7 +153,7 @@ def test_role_and_content_are_filled_in() -> None:
 
 
 def test_the_deprecated_call_is_one() -> None:
-    made = whole(body("[f|{}]"), policy={"legacy": True, "max_calls": 1}, legacy=True)
+    made = whole(body("[f|{}]"), policy={"legacy": True, "max_tool_calls": 1}, legacy=True)
     assert check_whole(made, legacy=True).only.named_calls == [("f", "{}")]
 
 
@@ -197,7 +197,7 @@ def test_the_answer_says_whether_there_is_a_call() -> None:
 
 def test_a_fault_is_raised() -> None:
     with pytest.raises(ToolCallError, match="not JSON"):
-        rewritten(body("a [g|{~}]"), policy={"malformed": "error", "stream_arguments": False})
+        rewritten(body("a [g|{~}]"), policy={"malformed_arguments": "error", "stream_arguments": False})
 
 
 @pytest.mark.parametrize("error", [{"message": "boom", "code": 503}, None])
@@ -219,7 +219,7 @@ def test_half_an_emoji_survives() -> None:
 @pytest.mark.slow
 def test_a_long_answer_is_read_in_linear_time() -> None:
     begin = time.process_time()
-    made = whole(body("some text [f|{}]" * 10_000))
+    made = whole(body("some text [f|{}]" * 10_000), policy={"max_tool_calls": None})
     assert len(made["choices"][0]["message"]["tool_calls"]) == 10_000
     assert time.process_time() - begin < 5
 
@@ -252,12 +252,12 @@ def test_parts_become_text_in_a_stream() -> None:
 TOKENS = st.sampled_from(["a", "b", " ", "ST", "(hm)", "#", "[f|{}]", '[g|{"a": 1}]', "[f~|{}]", "[", "]"])
 POLICIES: list[dict[str, Any]] = [
     {},
-    {"max_calls": 1},
-    {"drop_prose": True},
+    {"max_tool_calls": 1},
+    {"prose": "drop", "may_call": True},
     {"stream_arguments": False},
     {"stop": ("ab",)},
     {"reasoning_field": "reasoning"},
-    {"malformed": "text", "stream_arguments": False},
+    {"malformed_arguments": "text", "stream_arguments": False},
 ]
 
 
@@ -269,7 +269,7 @@ def test_the_stream_says_the_same(tokens: list[str], size: int, policy: dict[str
 
     def streamed(data: bytes) -> Answered:
         rewriter = chat_stream(
-            lambda: ChoiceAnswer(ScriptParser(), AnswerPolicy(**policy)),
+            lambda: ChoiceAnswer(ScriptParser(), made_policy(**policy)),
             UsageMeter(),
             include_usage=False,
             reasoning_field=field,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.policies import policy as made_policy
 from toolcall_middleware.apis.google.translation import GoogleTranslation
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
 from toolcall_middleware.response.choice import ChoiceAnswer, Verbatim
-from toolcall_middleware.response.policy import AnswerPolicy
 from toolcall_middleware.response.whole import as_stream, rewrite_whole
 from toolcall_middleware.usage.meter import UsageMeter
 from toolcall_middleware.wire import openai
@@ -58,7 +58,7 @@ def test_other_json_keeps_its_bytes(data: bytes) -> None:
 def test_whole_answers() -> None:
     message = '{"role": "assistant", "content": "x"}'
     data = f'{{"choices": [{{"index": 0, "message": {message}, "logprobs": {ODD}}}], "x": {ODD}}}'.encode()
-    answer = rewrite_whole(data, lambda: ChoiceAnswer(Verbatim(), AnswerPolicy()), UsageMeter())
+    answer = rewrite_whole(data, lambda: ChoiceAnswer(Verbatim(), made_policy()), UsageMeter())
     assert answer is not None
     assert strictly(answer.body)["choices"][0]["logprobs"] == strictly(answer.body)["x"] == READ
     stream = as_stream(data)
@@ -70,7 +70,7 @@ def test_a_backends_own_calls_that_leave_as_objects() -> None:
     call = {"type": "function", "id": "c", "function": {"name": "f", "arguments": ODD}}
     message = json.dumps({"role": "assistant", "content": None, "tool_calls": [call]})
     data = f'{{"choices": [{{"index": 0, "message": {message}}}]}}'.encode()
-    made = rewrite_whole(data, lambda: ChoiceAnswer(Verbatim(), AnswerPolicy()), UsageMeter(), as_object=True)
+    made = rewrite_whole(data, lambda: ChoiceAnswer(Verbatim(), made_policy()), UsageMeter(), as_object=True)
     assert made is not None
     assert strictly(made.body)["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == READ
 

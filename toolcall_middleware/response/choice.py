@@ -180,7 +180,7 @@ class ChoiceAnswer:
                 if message.source is _TEXT:
                     return message.add_arguments(only.text)
             elif self._straight and type(only) is Reasoning and not (only.markup or only.channel):
-                if self._policy.reasoning_field is None:
+                if self._policy.settings.reasoning_field is None:
                     if self.thought is not None:
                         self.thought.feed(only.text)
                     return [Content(only.text)]
@@ -216,7 +216,7 @@ class ChoiceAnswer:
             return [], rest, not reasoning
         ops: list[Op] = []
         if reasoning:
-            field = self._policy.reasoning_field
+            field = self._policy.settings.reasoning_field
             # Where that one is taken, by other words, each stays in its own.
             kept = names if field is None or openai.read_text(rest.get(field)) else (field,)
             ops = self._take(reader.feed(reasoning, kept), Source.REASONING)

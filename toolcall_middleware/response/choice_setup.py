@@ -18,7 +18,6 @@ from ..parsing.text.reasoning import OpenedReasoning
 from ..parsing.values.coercion import Coercion, needs_coercion
 from ..request.parse import ChatRequest
 from ..settings import Settings
-from ..settings.strictness import admits
 from .choice import ChoiceAnswer, Verbatim
 from .native_calls import NativeCalls
 from .outcome import CallReport, FindNearMisses, tells_near_misses
@@ -197,36 +196,23 @@ _NEEDS: dict[int, tuple[weakref.ref[Tool], bool]] = {}
 
 def _policy(chat: ChatRequest, settings: Settings, context: AnswerContext, find: FindNearMisses | None) -> AnswerPolicy:
     offered = chat.callable_tools
-    choice = chat.choice
-    must_call = choice.must_call
+    must_call = chat.choice.must_call
     return AnswerPolicy(
-        max_calls=settings.max_tool_calls if choice.parallel else 1,
-        limited=choice.parallel and settings.max_tool_calls is not None,
+        settings=settings,
+        one_call=not chat.choice.parallel,
         may_call=chat.offers_tools,
         hold_prose=must_call,
-        # Where no call can come there is none beside which text would stand: it leaves as it comes.
-        drop_prose=settings.prose == "drop" and chat.offers_tools,
-        stream_arguments=settings.stream_arguments,
         # A weak model that is held to a list of calls goes on until max_tokens cuts it: the promise is kept by
         # then, and half a call more is of no use to anybody.
         hold_later=must_call and context.constrained,
-        malformed=settings.malformed_arguments,
-        reasoning_field=settings.reasoning_field,
-        max_arguments_bytes=settings.max_arguments_bytes,
-        max_held=settings.max_response_bytes,
         stop=chat.stop,
         custom=chat.custom,
         legacy=chat.legacy,
-        keep_ids=context.native and not settings.rewrite_ids,
-        write_ids=context.native,
+        native=context.native,
         check=_check(chat, settings, context.strict),
-        warn_only=settings.validate_arguments in {"off", "warn"},
         strict=context.strict,
         held=context.held,
-        admits=None if settings.allowlist_mode == "off" else functools.partial(admits, settings.allowlist),
-        admit_only_warns=settings.allowlist_mode == "warn",
         offered=offered.by_name if chat.tools.tools else None,
-        objects=settings.arguments_as_object,
         extension=context.extension,
         full=context.full,
         coerce=_coercions(offered) if settings.coerce_arguments else None,

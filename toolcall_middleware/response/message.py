@@ -94,7 +94,7 @@ class Message:
                 case CallEnd():
                     self._end(event, ops)
                 case Reasoning(text, markup, channel):
-                    if self._policy.reasoning_field is None and not channel:
+                    if self._policy.settings.reasoning_field is None and not channel:
                         # Where calls are read in thoughts, these are as other text.
                         self._text(text, ops, thought=self._reasoning is None)
                     elif not markup:
@@ -115,7 +115,7 @@ class Message:
     def refuse_size(self, name: str) -> None:
         """The arguments of the call at hand take more than they may."""
         begun = self.call is not None and self.call.parts is None
-        limit = self._policy.max_arguments_bytes
+        limit = self._policy.settings.max_arguments_bytes
         message = f"The arguments of the model's call of {name!r} exceed max_arguments_bytes ({limit})."
         self._refuse("limit_exceeded", message, at="arguments", begun=begun)
         if self.call is not None:
@@ -165,18 +165,18 @@ class Message:
         policy = self._policy
         if self._shown is not None:
             self._shown.add(text, thought=thought)
-        if not self.calls and (policy.hold_prose or policy.drop_prose):
+        if not self.calls and (policy.hold_prose or policy.drops_prose):
             self.prose.hold(text)
-            if policy.max_held is not None and self.prose.size > policy.max_held:
-                message = f"The text before the first call exceeds max_response_bytes ({policy.max_held})."
-                self._refuse("upstream_error", message)
-        elif not policy.drop_prose:
+            most = policy.settings.max_response_bytes
+            if most is not None and self.prose.size > most:
+                self._refuse("upstream_error", f"The text before the first call exceeds max_response_bytes ({most}).")
+        elif not policy.drops_prose:
             ops.append(Content(text))
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
     def _start(self, event: CallStart, ops: list[Op]) -> None:
-        policy, limit = self._policy, self._policy.max_arguments_bytes
+        policy, limit = self._policy, self._policy.settings.max_arguments_bytes
         name, call_id = event.name, event.id
         self.outcomes.begin()
         if event.written is not None:
@@ -186,18 +186,18 @@ class Message:
         if event.in_reasoning or self.source >= Source.REASONING:
             self.outcomes.note(CallOutcome.IN_REASONING)
         own = None
-        if call_id is not None and (policy.keep_ids or policy.write_ids):
-            own = call_id if policy.keep_ids else write_id(call_id)
+        if call_id is not None and policy.native:
+            own = write_id(call_id) if policy.settings.rewrite_ids else call_id
         call = self.call = OpenCall(name, own, math.inf if limit is None else limit, extra=event.extra)
         if policy.coerce is not None and name not in policy.custom:
             call.coercion = policy.coerce(name)
-        if policy.admits is not None and not policy.admits(name):
+        if not policy.admits(name):
             message = f"The model called the tool {name!r}, which is not on the allowlist."
-            if not policy.admit_only_warns:
+            if policy.settings.allowlist_mode != "warn":
                 self._refuse("tool_not_allowed", message, at="name")
                 return
             self.warnings.append(message)
-        streams = policy.stream_arguments and name not in policy.custom and name not in policy.held
+        streams = policy.settings.stream_arguments and name not in policy.custom and name not in policy.held
         if streams and not self._waits_behind(name):
             self._open(call, ops)
             if name in policy.strict:
@@ -208,10 +208,10 @@ class Message:
     def _waits_behind(self, name: str) -> bool:
         """Whether a call of this name, that would stream if it were the first, waits for its end."""
         policy = self._policy
-        return policy.hold_later and self.calls > 0 and policy.stream_arguments and name not in policy.custom
+        return policy.hold_later and self.calls > 0 and policy.settings.stream_arguments and name not in policy.custom
 
     def _open(self, call: OpenCall, ops: list[Op]) -> None:
-        if self._policy.drop_prose:
+        if self._policy.drops_prose:
             self.prose.drop()
         else:
             self.prose.release(ops)
@@ -296,8 +296,8 @@ class Message:
         if passed is not None and not self._fits(call.name, passed.take(), event.raw, begun=True):
             return
         if call.parts is not None:
-            written, malformed = call.parts.take(), self._policy.malformed
-            what = "a JSON object" if self._policy.objects else "JSON"
+            written, malformed = call.parts.take(), self._policy.settings.malformed_arguments
+            what = "a JSON object" if self._policy.settings.arguments_as_object else "JSON"
             free = call.name in self._policy.custom
             if malformed == "forward":
                 verbatim = "" if free else malformed_text(event, written)
@@ -337,10 +337,10 @@ class Message:
         if not event.complete and not self.limited:
             # It has left, and what came behind could be taken for the rest of it.
             self.broken = self.stopped = True
-        most = self._policy.max_calls
+        most = 1 if self._policy.one_call else self._policy.settings.max_tool_calls
         if event.complete and most is not None and self.calls >= most:
             self.stopped = True
-            if self._policy.limited:
+            if not self._policy.one_call:
                 self.warnings.append(f"max_tool_calls is {most}: the answer was ended after the call of {call.name!r}")
 
     def _forward(self, call: OpenCall, verbatim: str, written: str, event: CallEnd, ops: list[Op]) -> bool:
@@ -349,10 +349,10 @@ class Message:
         checks = policy.check is not None and policy.refuses_misfits_of(call.name)
         # What the token limit cut is nobody's fault, and of what is no object a check cannot say anything.
         readable = event.complete and written.lstrip().startswith("{")
-        if policy.objects or (not event.complete and self.limited) or (checks and not readable):
+        if policy.settings.arguments_as_object or (not event.complete and self.limited) or (checks and not readable):
             return False
         self.outcomes.note(CallOutcome.MALFORMED, "arguments")
-        most = policy.max_arguments_bytes
+        most = policy.settings.max_arguments_bytes
         if most is not None and len(verbatim.encode("utf-8", "replace")) > most:
             self.refuse_size(call.name)
             return True

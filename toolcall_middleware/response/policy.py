@@ -1,4 +1,4 @@
-"""What rules one choice of an answer: the settings and the request's wishes, brought to what message.py asks for."""
+"""What rules one choice of an answer: the settings, and what message.py asks of the request and of the attempt."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from ..parsing.values.coercion import Coercion
+from ..settings import Settings
+from ..settings.strictness import admits
 from .outcome import CallReport, FindNearMisses, FinishedCall, counted
 
 _ALWAYS = (
@@ -36,52 +38,32 @@ class Extension:
 
 
 class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings and the request's wishes, as far as they rule one choice."""
+    """What rules one choice: the settings that hold for the request, and facts of the request and of the attempt."""
 
-    max_calls: int | None = None
-    """After so many calls the model is stopped."""
-    limited: bool = False
-    """`max_calls` is the operator's `max_tool_calls`: the client is told when it stops the model."""
+    settings: Settings = Settings()
+    one_call: bool = False
+    """The model is stopped after its first call."""
     may_call: bool = False
     """Calls may come: content is null until there is text."""
     hold_prose: bool = False
     """Text waits for the first call: a retry would lose it otherwise."""
-    drop_prose: bool = False
-    """Text beside calls is left out."""
-    stream_arguments: bool = True
     hold_later: bool = False
-    """Calls behind the first leave when they are complete. One that is cut off does not leave."""
-    malformed: str = "repair"
-    """The setting `malformed_arguments`."""
-    reasoning_field: str | None = None
-    max_arguments_bytes: int | None = None
-    max_held: int | None = None
-    """How many characters of text may wait."""
+    """Calls after the first are emitted when they are complete. One that is cut off is not emitted."""
     stop: tuple[str, ...] = ()
     """The client's stop strings."""
     custom: frozenset[str] = frozenset()
     """Names of the tools that take free text."""
     legacy: bool = False
     """The finish_reason of calls is the deprecated one, `function_call`."""
-    keep_ids: bool = False
-    """A call keeps the id that it came with."""
-    write_ids: bool = False
-    """A call gets an id from which its own can be read back (call_id_codec.py)."""
+    native: bool = False
+    """The backend was given the tools: its calls have ids."""
     check: Callable[[str, str], list[str]] | None = None
     """What is wrong with a finished call, given its name and arguments."""
-    warn_only: bool = False
-    """What `check` finds is kept in the warnings; else the call is refused."""
     strict: frozenset[str] = frozenset()
     """Tools whose calls are refused under every setting where they do not fit."""
     held: frozenset[str] = frozenset()
     """Those of them whose calls are emitted after that check, and not while they are written."""
-    admits: Callable[[str], bool] | None = None
-    """Whether the operator's allowlist lets a tool be called; None where there is no list."""
-    admit_only_warns: bool = False
-    """A call that the list does not admit is kept in the warnings; else it is refused."""
     extension: Extension | None = None
-    objects: bool = False
-    """Arguments that are no object are malformed."""
     full: Callable[[], bool] | None = None
     """Whether the model has written about as many tokens as the request allows."""
     coerce: Callable[[str], Coercion | None] | None = None
@@ -98,10 +80,19 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Emit a `CallClosed` for each emitted call. An `AnswerWriter` needs it; a chat stream has no such event."""
 
     def refuses_misfits_of(self, name: str) -> bool:
-        """Whether a call of this tool is refused where `check` finds a fault."""
-        return not self.warn_only or name in self.strict
+        """Whether a call of this tool is refused where `check` finds a fault; else the fault is a warning."""
+        return self.settings.validate_arguments not in {"off", "warn"} or name in self.strict
+
+    def admits(self, name: str) -> bool:
+        """Whether the operator's allowlist lets a tool be called."""
+        return self.settings.allowlist_mode == "off" or admits(self.settings.allowlist, name)
+
+    @property
+    def drops_prose(self) -> bool:
+        """Whether text beside calls is left out. Where no call can come, no text is beside one."""
+        return self.settings.prose == "drop" and self.may_call
 
     @property
     def is_straight(self) -> bool:
-        """Whether text leaves as it is."""
-        return not (self.stop or self.hold_prose or self.drop_prose or self.near_misses)
+        """Whether text is emitted as it is."""
+        return not (self.stop or self.hold_prose or self.drops_prose or self.near_misses)
