@@ -121,6 +121,8 @@ ARGUMENTS: list[tuple[str, Any]] = [
     ("s=New York, NY", {"s": "New York, NY"}),
     ("s=New York,", {"s": "New York"}),
     ("s=New York, NY, n=5", {"s": "New York, NY", "n": 5}),
+    ("s=go(bar \", ) n=7\", y), n=5", {"s": 'go(bar ", ) n=7", y)', "n": 5}),
+    ("s=go(a \"b\")c, n=5", {"s": 'go(a "b")c', "n": 5}),
     ("s=Trenton, NJ (or Newark, NJ), t=b", {"s": "Trenton, NJ (or Newark, NJ)", "t": "b"}),
     ("s=at 5, 6, or 7, t=b", {"s": "at 5, 6, or 7", "t": "b"}),
     ("s=x, y = 2, and a==b, n=5", {"s": "x, y = 2, and a==b", "n": 5}),
