@@ -163,8 +163,7 @@ class _Reader:
                 names.append(inner.filled("tool_name"))
             else:
                 parts += self._parts(inner)
-        if waiting := self._box.waiting:
-            names += named_in(parts, waiting)
+        names += named_in(parts, self._box.waiting)
         for name in names:
             self._box.load(name)
         loaded = [self._box.declared[name] for name in dict.fromkeys(names) if self._box.is_offered(name)]
