@@ -58,20 +58,21 @@ def say(fields: Fields, ops: list[Op], out: list[Step]) -> None:
         out.append(Signed(signed))
     refusal = _text(fields.get("refusal"))
     between: list[Step] = [Refusal(refusal)] if refusal else []
-    between += _images(fields.get("images"))
+    between += _images(fields)
     first = next((at for at, op in enumerate(ops) if type(op) is CallOpened), len(ops)) if between else len(ops)
     out += ops[:first]
     out += between
     out += ops[first:]
 
 
-def _images(raw: Any) -> Iterator[Image]:
-    """The images of a delta or message, parts as those of a chat completion's content (OpenRouter, LiteLLM)."""
-    parts = openai.read_value(raw)
-    for part in parts if isinstance(parts, list) else ():
-        match part:
-            case {"image_url": {"url": str(url)}}:
-                yield Image(url)
+def _images(fields: Fields) -> Iterator[Image]:
+    """The images of a delta or message: parts of its content, or of a list beside it (OpenRouter, LiteLLM)."""
+    for name in ("content", "images"):
+        raw = fields.get(name)
+        for part in openai.read_value(raw) if raw is not None and bytes(raw).startswith(b"[") else ():
+            match part:
+                case {"image_url": {"url": str(url)}}:
+                    yield Image(url)
 
 
 def finished(answer: ChoiceAnswer, fields: Fields, reason: str) -> Finished:

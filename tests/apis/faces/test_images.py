@@ -88,6 +88,14 @@ async def test_responses_has_an_item_for_each(mode: str, *, stream: bool) -> Non
     ]
 
 
+async def test_parts_of_a_whole_answer_are_images_too() -> None:
+    backend = Draws()
+    backend._said = {"role": "assistant", "content": [{"type": "text", "text": "Here:"}, part(PNG)]}
+    response = Response.model_validate((await posted(backend, "/v1/responses", stream=False)).json())
+    assert response.output_text == "Here:"
+    assert [item.type for item in response.output] == ["message", "image_generation_call"]
+
+
 async def test_an_answer_may_be_an_image_alone() -> None:
     response = Response.model_validate((await posted(Draws(PNG, text=""), "/v1/responses", stream=False)).json())
     assert [item.type for item in response.output] == ["image_generation_call"]
