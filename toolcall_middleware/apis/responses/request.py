@@ -180,7 +180,7 @@ class _Request:
         reader = ToolReader()
         reader.add(self._read.items("tools"))
         for item in items:
-            if (variant := item.value("type")) in ("additional_tools", "tool_search_output"):
+            if "tools" in item.fields and (variant := item.value("type")) in ("additional_tools", "tool_search_output"):
                 reader.add(item.items("tools"), loaded=variant == "tool_search_output")
         return reader.read()
 

@@ -14,6 +14,7 @@ from typing import Any
 from ....errors import ToolCallError, refusal, shown
 from ....wire.json_input import written_arguments
 from ....wire.json_reader import ANTHROPIC, Reader
+from ....wire.letting_go import let_go
 from ...deferred_tools import definitions, named_in
 from . import tools as client_tools
 from .content import Content, Part, content_blocks, joined, parts_of, text_part, unknown
@@ -59,12 +60,13 @@ def read_messages(request: Reader, box: Toolbox, system: str, *, inline: bool) -
     if system:
         conversation.add({"role": "system", "content": system}, "system")
     reader = _Reader(conversation, box, inline=inline)
-    turns = [(role, list(turn)) for role, turn in itertools.groupby(request.items("messages"), _role)]
-    if not turns:
+    messages = request.items("messages")
+    if not messages:
         raise request.error("messages", "at least one message is required")
-    for role, turn in turns:
-        for messages in [turn] if role != "system" else [[message] for message in turn]:
-            reader.read(role, messages)
+    for role, turn in itertools.groupby(messages, _role):
+        for neighbours in [list(turn)] if role != "system" else ([message] for message in turn):
+            reader.read(role, neighbours)
+    let_go(messages)
     return conversation
 
 
