@@ -150,6 +150,14 @@ def test_blocks_of_a_stream_stay_where_they_were(streamed: Read) -> None:
     assert got == [THOUGHT, TEXT, CALL, SECOND_THOUGHT, SECOND]
 
 
+def test_thoughts_stay_between_calls_where_one_is_repaired(streamed: Read) -> None:
+    """The API wants its thoughts back where they were."""
+    cut = {**CALL, "raw": '{"path": "/a"'}
+    got, _ = streamed(cut, SECOND_THOUGHT, SECOND, text("Let me <look>"), THOUGHT)
+    assert [block for block in got if block["type"] != "text"] == [CALL, SECOND_THOUGHT, SECOND, THOUGHT]
+    assert text("Let me <look>") in got
+
+
 def test_blocks_of_a_whole_answer_stay_where_they_were(start: Start) -> None:
     _, url = start(Upstream(spelled(message(THOUGHT, TEXT, CALL, SECOND_THOUGHT, RENAMED, new=[1.50]))))
     answer = ask(url, body()).json()

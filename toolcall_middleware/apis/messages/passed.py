@@ -1,19 +1,20 @@
 """A whole answer that came as Messages and leaves so, and a client's request on its way to an upstream of its API.
 
-The upstream's blocks pass as far as the chat answer, which went through the exchange, has what they say. What the
-exchange changed is written anew, in its place.
+The upstream's blocks pass as far as the exchange emits what they say. What the exchange changed is written anew, in its
+place.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
+from ...answer.operations import Arguments, CallClosed, CallOpened, Content, Finished
 from ...wire import openai
 from ..passage import Passage
-from .chat_so_far import ChatSoFar
 from .client.thinking import MARK
 from .client.writer import as_input
 
@@ -46,36 +47,95 @@ def _without_own_thoughts(message: openai.Fields) -> dict[str, Any] | None:
     return {**message, "content": kept} if kept else None
 
 
-def passed_whole(passage: Passage, chat: ChatSoFar) -> bytes:
-    """The upstream's whole answer. chat: what the exchange emits of it."""
+class Run:
+    """Text that the exchange emitted in one or more steps. call: the call that it is arguments of, if any.
+
+    size: how many characters are not skipped.
+    """
+
+    __slots__ = ("_at", "_parts", "_text", "call", "size")
+
+    def __init__(self, call: int | None) -> None:
+        self.call = call
+        self.size = 0
+        self._text = ""
+        self._at = 0
+        self._parts: list[str] = []  # more of the text, which is joined once it is looked at
+
+    def add(self, text: str) -> None:
+        self.size += len(text)
+        self._parts.append(text)
+
+    def has(self, piece: str) -> bool | None:
+        """Whether the text goes on with this piece; None where it ends within it."""
+        if self._parts:
+            self._text, self._at = self.rest(), 0
+            self._parts.clear()
+        if self.size >= len(piece):
+            return self._text.startswith(piece, self._at)
+        return None if piece.startswith(self._text[self._at :]) else False
+
+    def skip(self, piece: str) -> None:
+        self._at += len(piece)
+        self.size -= len(piece)
+
+    def rest(self) -> str:
+        """The text that is not skipped."""
+        return self._text[self._at :] + "".join(self._parts)
+
+    def as_step(self) -> Content | Arguments:
+        """What is not skipped, as one step."""
+        return Content(self.rest()) if self.call is None else Arguments(self.call, self.rest())
+
+
+Said = Run | CallOpened | CallClosed | Finished
+"""What the exchange emitted, as far as an answer that passes depends on it."""
+
+
+def passed_whole(passage: Passage, said: Iterable[Said]) -> bytes:
+    """The upstream's whole answer. said: what the exchange emits of it."""
     assert passage.whole is not None  # noqa: S101 - the answer has come
     own = passage.whole[1]
     fields = openai.read_object(own) or {}
     blocks = openai.read_objects(fields.get("content")) or []
-    chat_answer = _WholeChat(chat)
-    written = chat_answer.instead_of(blocks)
+    emitted = _Emitted(said)
+    written = emitted.instead_of(blocks)
     told = openai.read_text(fields.get("stop_reason"))
-    reason = stop_reason(told, chat_answer.reason, chat_answer.sent)
+    reason = stop_reason(told, emitted.reason, emitted.sent)
     if written == blocks and reason == told:
         return own
     _log.info("messages: the upstream's answer was changed on its way")
     return openai.encode({**fields, "content": written, "stop_reason": reason})
 
 
-class _WholeChat:
-    """What the answer says, and what of it has not been written yet."""
+class _Emitted:
+    """What the exchange emits of a whole answer, and what of it has not been written yet."""
 
-    def __init__(self, chat: ChatSoFar) -> None:
-        self.reason = chat.reason or "stop"
+    def __init__(self, said: Iterable[Said]) -> None:
+        self.reason = "stop"
         self.sent = 0
-        self._text = chat.text.take()
+        self._text = ""
+        opened: dict[int, CallOpened] = {}
+        arguments: dict[int | None, str] = {}
+        for step in said:
+            match step:
+                case Run(call=None):
+                    self._text += step.rest()
+                case Run(call=call):
+                    arguments[call] = arguments.get(call, "") + step.rest()
+                case CallOpened(index):
+                    opened[index] = step
+                case Finished(reason):
+                    self.reason = reason
         # Names and arguments by their ids.
-        self._calls = {call.id: (call.name, msgspec.Raw(as_input(call.written))) for call in chat.calls.values()}
+        self._calls = {
+            call.id: (call.name, msgspec.Raw(as_input(arguments.get(index, "")))) for index, call in opened.items()
+        }
 
     def instead_of(self, blocks: list[openai.Fields]) -> list[Any]:
         """The blocks of the upstream's answer, as far as they say the same, and what is said instead of the others.
 
-        A call is known by its id. Text that stands in none of the upstream's blocks was made of a call.
+        A call is known by its id. Text that none of the upstream's blocks has was made of a call.
         """
         texts = [openai.read_text(block.get("text")) or "" for block in blocks if _is(block, "text")]
         whole = "".join(texts)
