@@ -48,7 +48,7 @@ def arguments_of(call: Call) -> Any:
 
 def test_every_family_with_a_style_is_recorded() -> None:
     families = [registry.get(name) for name in registry.names() if name != "auto"]
-    assert [fmt.name for fmt in families if isinstance(fmt, Family) and fmt.xml_tag is not None] == sorted(
+    assert [fmt.name for fmt in families if isinstance(fmt, Family) and fmt.calls.structural_tag] == sorted(
         NAMES, key=registry.names().index
     )
 

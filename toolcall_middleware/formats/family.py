@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..json_schema.compact import compact_schema
-from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
+from ..model import ChoiceMode, Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 from ..parsing.text.grammar import Opener
 from . import reading
 from .base import Constraint, ParserOptions, StreamParser, Tag
 from .markup import Markup
-from .prompt import escaping, tool_choice
+from .prompt import escaping
 from .prompt.thoughts import NO_THOUGHTS, Thoughts
 from .prompt.tool_results import Write as WriteResults
 from .prompt.tool_results import guarded, named
 from .prompt.tools_json import definition
-from .syntax.json import WriteCalls
+from .syntax.shape import Shape, WriteCalls
 
 ONE = "Make at most one function call in an answer."
 
@@ -26,7 +27,12 @@ _ARGUMENTS = '{"arguments": "0b6ad9c1"}'
 
 
 _NO_MARKUP = Markup()
+_OF_CALLS: Any = None
+"""A field that is filled from `Family.calls`."""
 
+
+_TAG = re.compile(r"<(\w[\w:.\-]{1,64})>")
+"""An opening marker that text is kept from holding. The shapes of special tokens (`<|…|>`) text never holds."""
 
 _BEHIND_TOOLS = re.compile(r"\{tools\}\]?\s*(</[^\s<>]+>)")
 """The tag that ends the tools in a prompt: no description may."""
@@ -47,9 +53,11 @@ class Family:
     """Globs of models whose names also hold the name of another family, which they are not of."""
     alike: Mapping[str, str] = field(default_factory=dict)
     """Globs of other makers' models that write as this family does."""
+    calls: Shape
+    """How its models write calls. The fields without a default of their own below are derived from it."""
     openers: tuple[Opener, ...] = field(init=False)
     """How calls begin: all that the family's own parser knows."""
-    auto_openers: tuple[Opener, ...] = ()
+    auto_openers: tuple[Opener, ...] = _OF_CALLS
     """Those that `auto` knows too: no other model's text holds their markers."""
     own_openers: tuple[Opener, ...] = ()
     """Those that only this family's parser knows: in other models' answers they may be text. One takes the place of the
@@ -68,11 +76,11 @@ class Family:
     """Stands between two tools."""
     one: str = f"\n\n{ONE}"
     """What is added to the block where only one call may be made."""
-    write: WriteCalls
+    write: WriteCalls = _OF_CALLS
     """Writes the calls of a turn."""
     results: WriteResults = named
     """Writes the results of a turn."""
-    answer: str
+    answer: str = _OF_CALLS
     """What an answer that calls consists of, for `tool_choice`."""
     noun: str = "function"
     """How the prompt names a tool."""
@@ -86,21 +94,36 @@ class Family:
     """The markers are special tokens of the models' tokenizers, which backends leave out of the text unless told
     otherwise.
     """
-    trigger: str = ""
-    """How a call begins, where constrained decoding can be told to wait for it: the arguments stand verbatim behind
-    the name.
-    """
-    xml_tag: tuple[str, str, str] | None = None
-    """What stands before a call's arguments (`{name}` is its tool's), what behind, and xgrammar's name for how they are
-    written between the two, where that is not JSON.
-    """
+    trigger: str = _OF_CALLS
+    """How a call begins, where constrained decoding can wait for it; else empty."""
     constrain: Callable[[Sequence[Tool], ToolChoice], Constraint | None] | None = None
     """The JSON Schema of a whole answer, where the bare JSON of a call is one."""
 
     def __post_init__(self) -> None:
+        calls, own_markup = self.calls, self.markup
+        closers = (marker for marker in calls.closers if marker.startswith("<"))
+        tag = _TAG.fullmatch(calls.trigger)
+        markup = replace(
+            own_markup,
+            closers=tuple(dict.fromkeys((*own_markup.closers, *closers))),
+            tags=own_markup.tags if tag is None else (*own_markup.tags, re.escape(f"{tag[1]}>")),
+        )
+        self._fill(markup=markup)
+        if self.auto_openers is None:
+            self._fill(auto_openers=calls.openers)
         own = {(opener.marker, opener.pattern) for opener in self.own_openers}
         common = (opener for opener in self.auto_openers if (opener.marker, opener.pattern) not in own)
-        object.__setattr__(self, "openers", (*common, *self.own_openers, *self.fallback))
+        self._fill(openers=(*common, *self.own_openers, *self.fallback))
+        if self.write is None:
+            self._fill(write=calls.writer(*self.openers))
+        if self.answer is None:
+            self._fill(answer=calls.answer)
+        if self.trigger is None:
+            self._fill(trigger=calls.constrained_from)
+
+    def _fill(self, **fields: object) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
         """The family's own layout; one sentence more where only one call may be made."""
@@ -120,7 +143,7 @@ class Family:
 
     def render_choice(self, tools: Sequence[Tool], choice: ToolChoice) -> str:
         """One or two sentences."""
-        return tool_choice.choice_text(tools, choice, noun=self.noun, answer=self.answer)
+        return choice_text(tools, choice, noun=self.noun, answer=self.answer)
 
     def render_calls(self, calls: Sequence[ToolCall]) -> str:
         """The calls of one turn in the family's own syntax."""
@@ -141,13 +164,37 @@ class Family:
         """The calls of the tools that may be called now, one by one, where the syntax allows it."""
         if self.constrain is not None:
             return self.constrain(tools, choice)
-        tags = tuple(filter(None, map(self._tag, tool_choice.callable_tools(tools, choice)))) if self.trigger else ()
+        tags = tuple(filter(None, map(self._tag, callable_tools(tools, choice)))) if self.trigger else ()
         return Constraint("tool_calls", tags=tags) if tags else None
 
     def _tag(self, tool: Tool) -> Tag | None:
-        if self.xml_tag is not None:
-            before, behind, style = self.xml_tag
+        structural = self.calls.structural_tag
+        if structural is not None:
+            before, behind, style = structural
             begin = before.replace("{name}", tool.name)
             return Tag(begin, compact_schema(tool.parameters), behind, self.trigger, style)
         begin, arguments, end = (self.write([ToolCall(tool.name, _ARGUMENTS)]) or "").partition(_ARGUMENTS)
         return Tag(begin, compact_schema(tool.parameters), end, self.trigger) if arguments else None
+
+
+def choice_text(tools: Sequence[Tool], choice: ToolChoice, *, noun: str, answer: str) -> str:
+    """What `tool_choice` adds to a prompt; empty for `auto`. `answer`: what a call's answer consists of."""
+    callable_now = callable_tools(tools, choice)
+    lines = []
+    if choice.mode in {ChoiceMode.AUTO, ChoiceMode.REQUIRED} and len(callable_now) < len(tools):
+        lines.append(f"Only these {noun}s may be called now: {_quoted_names(callable_now)}.")
+    if choice.mode is ChoiceMode.REQUIRED:
+        lines.append(f"Call the one {noun} that fits, with {answer}.")
+    elif choice.mode is ChoiceMode.NAMED:
+        lines.append(f"Call the {noun} {_quoted_names(callable_now)}, with {answer}.")
+    return f"({' '.join(lines)})" if lines else ""
+
+
+def callable_tools(tools: Sequence[Tool], choice: ToolChoice) -> list[Tool]:
+    """The tools that `choice` lets the model call."""
+    return [tool for tool in tools if choice.allows(tool.name)]
+
+
+def _quoted_names(tools: Iterable[Tool]) -> str:
+    """The names as `"f", "g"`."""
+    return escaping.as_data(", ".join(escaping.dump(tool.name) for tool in tools))

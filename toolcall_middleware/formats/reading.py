@@ -102,12 +102,6 @@ LISTED_JSON: tuple[Opener, ...] = (_WRAPPED_JSON, _MESSAGE_JSON)
 ANY_JSON: tuple[Opener, ...] = (*LISTED_JSON, *BARE_JSON)
 
 
-def tagged_json(marker: str, close: str) -> Opener:
-    """Calls as JSON objects between two markers: for families of others (examples/custom_format.py)."""
-    syntax = JsonCallSyntax(close=(close,))
-    return Opener(marker=marker, body=lambda sink, _: JsonCalls(sink, syntax))
-
-
 def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserOptions) -> StreamParser:
     """A parser that recognises `openers` and every family's markup. Without `tools` any name can be called."""
     if options.in_thought or options.parse_reasoning:

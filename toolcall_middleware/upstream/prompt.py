@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ..formats.family import choice_text
 from ..formats.models import thoughts_of
 from ..formats.prompt import escaping
-from ..formats.prompt.tool_choice import choice_text
 from ..json_schema.compact import compact_schema
 from ..lru_cache import LRUCache
 from ..model import ChoiceMode

@@ -8,8 +8,7 @@ from ..markup import Markup
 from ..prompt.thoughts import between
 from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_typescript import declared
-from ..syntax.json import keyed, listed
-from ..syntax.openers import json_calls, opener
+from ..syntax.json import Json
 
 # https://huggingface.co/swiss-ai/Apertus-8B-Instruct-2509 (vLLM: examples/tool_chat_template_apertus.jinja), which does
 # not say how to call.
@@ -18,13 +17,9 @@ APERTUS = Family(
     name="apertus",
     about="a JSON list between `<|tools_prefix|>` and `<|tools_suffix|>`, names as keys: Apertus",
     models={"apertus": "[vllm] apertus"},
-    auto_openers=(opener("<|tools_prefix|>", json_calls(keyed=True, close=("<|tools_suffix|>",))),),
+    calls=Json(open="<|tools_prefix|>[", call='{"{name}": {arguments}}', between=", ", close="]<|tools_suffix|>"),
     fallback=reading.BARE_JSON,
-    markup=Markup(
-        reasoning=(_THINK,),
-        ends=("<|assistant_end|>",),
-        closers=("<|tools_suffix|>",),
-    ),
+    markup=Markup(reasoning=(_THINK,), ends=("<|assistant_end|>",)),
     thoughts=between(_THINK),
     prompt="""\
 Tool Capabilities:
@@ -36,9 +31,6 @@ To call tools, answer in this form, each tool's name being a key:
 """
     + RESULTS_FOLLOW,
     tool=declared,
-    write=listed("<|tools_prefix|>[", "]<|tools_suffix|>", entry=keyed),
-    trigger="<|tools_prefix|>",
-    answer="the list of calls between <|tools_prefix|> and <|tools_suffix|>",
     noun="tool",
     special_tokens=True,
 )

@@ -18,8 +18,7 @@ from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import RESULTS_FOLLOW
-from ..syntax.slots import ATTRIBUTE, attribute, begun, heads, slot_calls
-from ..syntax.xml import token_writer
+from ..syntax.slots import Slots, attribute, begun, heads, slot_calls
 from .harmony import OPENERS
 
 _START, _CHANNEL, _PARAMETER = "<|start|>assistant", "<|channel|>", "<rfl:parameter"
@@ -69,10 +68,18 @@ _OPENERS = (
     ),
 )
 
+_WRITTEN = Slots(
+    call="<|start|>assistant to={name}<|channel|>analysis <|constrain|>xml<|message|>{slots}<|call|>",
+    slot=f'{_PARAMETER} name="{{key}}">{{value}}</rfl:parameter>',
+    between="",
+    mark="<rfl:",
+)
+
 BEAM = Family(
     name="beam",
     about='`<rfl:parameter name="x">` in messages to a tool: Beam',
     models={"beam": "Reflection's name of it; see above"},
+    calls=_WRITTEN,
     auto_openers=_OPENERS,
     own_openers=OPENERS,
     fallback=reading.LISTED_JSON,
@@ -89,17 +96,6 @@ To call a tool, answer with a message to it in this form. Strings stand in it as
 
 """
     + RESULTS_FOLLOW,
-    write=token_writer(
-        "<rfl:",
-        (*_OPENERS, *OPENERS),
-        between="",
-        call="<|start|>assistant to={name}<|channel|>analysis <|constrain|>xml<|message|>",
-        call_end="<|call|>",
-        parameter=f'{_PARAMETER} name="{{key}}">',
-        parameter_end="</rfl:parameter>",
-        gap="",
-        key=ATTRIBUTE,
-    ),
     answer="the message to the tool",
     noun="tool",
     special_tokens=True,

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...model import ToolResult
-from ...parsing.calls.json_calls import JsonCalls, JsonCallSyntax
 from ...parsing.text.grammar import Opener, beginnings
 from .. import reading
 from ..family import Family
@@ -17,15 +16,14 @@ from ..markup import Escape, Markup
 from ..prompt import escaping
 from ..prompt.thoughts import between
 from ..prompt.tool_results import RESULTS_FOLLOW, said
-from ..syntax.json import listed, named_tool, numbered
-from ..syntax.openers import json_calls, opener
+from ..syntax.json import CALL, Json
+from ..syntax.openers import opener
 
 _THINK = ("<|START_THINKING|>", "<|END_THINKING|>")
 _MARKUP = Markup(
     reasoning=(_THINK,),
     stops=("<|START_TOOL_RESULT|>",),
     ends=("<|END_OF_TURN_TOKEN|>",),
-    closers=("<|END_ACTION|>",),
     noise=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
     escapes=(Escape("Action:", r"\s{0,8}(?:```|\[\s{0,32}\{)"),),
 )
@@ -57,7 +55,12 @@ COHERE_COMMAND3 = Family(
         "command-r7b": "[llama.cpp] Command R7B",
         "command-a": "[vllm] cohere_command3",
     },
-    auto_openers=(opener("<|START_ACTION|>", json_calls(close=("<|END_ACTION|>",))),),
+    calls=Json(
+        open="<|START_ACTION|>[\n    ",
+        call='{"tool_call_id": "{number}", "tool_name": "{name}", "parameters": {arguments}}',
+        between=",\n    ",
+        close="\n]<|END_ACTION|>",
+    ),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
     thoughts=between(_THINK),
@@ -88,10 +91,7 @@ Each tool is represented as a JSON object with fields like "name", "description"
 ]
 ```""",
     between=",\n    ",
-    write=listed("<|START_ACTION|>[\n    ", "\n]<|END_ACTION|>", between=",\n    ", entry=numbered),
     results=_numbered_results,
-    trigger="<|START_ACTION|>",
-    answer="the list of calls between <|START_ACTION|> and <|END_ACTION|>",
     noun="tool",
     special_tokens=True,
 )
@@ -105,14 +105,21 @@ COHERE_COMMAND4 = replace(
 )
 
 # The fence belongs to the marker, for it stands behind a word.
-_ACTIONS = tuple(opener(f"Action:{gap}```json", json_calls(close=("```",))) for gap in (" ", "\n", ""))
+_LIST = Json(
+    open="Action: ```json\n[\n    ",
+    call='{"tool_name": "{name}", "parameters": {arguments}}',
+    between=",\n    ",
+    close="\n]\n```",
+)
+_ACTIONS = tuple(opener(f"Action:{gap}```json", _LIST) for gap in (" ", "\n", ""))
 
+_UNFENCED = Json(call=f"Action: {CALL}")
 _UNFENCED_ACTIONS = (
-    *(opener(f"Action:{gap}```\n", json_calls(close=("```",))) for gap in (" ", "\n", "")),
+    *(opener(f"Action:{gap}```\n", _LIST) for gap in (" ", "\n", "")),
     Opener(  # without a fence
         pattern=r"Action:[ \t\r\n]{0,8}(?=\[[ \t\r\n]{0,32}\{)",
         partial=beginnings("Action:", "[", "{"),
-        body=lambda sink, _: JsonCalls(sink, JsonCallSyntax()),
+        body=lambda sink, _: _UNFENCED(sink),
     ),
 )
 
@@ -121,6 +128,7 @@ COMMAND_R = Family(
     name="command_r",
     about="`Action:` and a JSON list in a code block, with `tool_name` and `parameters`: Command R and R+",
     models={"command-r": "[card] Command R and R+"},
+    calls=_LIST,
     auto_openers=_ACTIONS,
     own_openers=_UNFENCED_ACTIONS,
     markup=_MARKUP,
@@ -136,8 +144,6 @@ To use tools, write 'Action:' followed by a JSON list of the actions to take, in
 
 """
     + RESULTS_FOLLOW,
-    write=listed("Action: ```json\n[\n    ", "\n]\n```", between=",\n    ", entry=named_tool),
-    trigger="Action: ```json",
     answer="'Action:' and the JSON list",
     noun="tool",
 )

@@ -5,17 +5,17 @@ Sources: the models' chat templates and encoders, and the parsers of vLLM, SGLan
 
 from __future__ import annotations
 
-from ...model import ToolCall
+from dataclasses import replace
+
 from ...parsing.text.grammar import Opener, beginnings
 from ..family import Family
 from ..markup import Markup
-from ..prompt.escaping import arguments_json
 from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.bare_invoke import BARE_INVOKE
-from ..syntax.named import write_each
-from ..syntax.openers import named_calls, opener, shared
+from ..syntax.named import Named
+from ..syntax.openers import opener, shared
 from ..syntax.slots import Slots
 
 # What V4 and V4.1 write around calls besides, and the mark of each tag in it: they double the bars, and take the tag of
@@ -31,7 +31,7 @@ _OTHERS = {
 }
 
 
-def _dsml(wrapper: str, mark: str) -> Slots:
+def _dsml(wrapper: str, mark: str, style: str = "") -> Slots:
     """Calls whose values are written as they are."""
     return Slots(
         open=f"<{wrapper}>\n",
@@ -39,12 +39,14 @@ def _dsml(wrapper: str, mark: str) -> Slots:
         slot=f'<{mark}parameter name="{{key}}" string="{{kind}}">{{value}}</{mark}parameter>\n',
         close=f"\n</{wrapper}>",
         prefix=mark,
+        style=style,
     )
 
 
-DSML = _dsml("｜DSML｜function_calls", "｜DSML｜")
-_DSML_V4 = _dsml("｜DSML｜tool_calls", "｜DSML｜")
-_DSML_V41 = _dsml("｜DSML｜ calls", "｜DSML｜ ")  # with a space in every tag
+# https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: deepseek_v3_2, _v4 and _v4_1
+DSML = _dsml("｜DSML｜function_calls", "｜DSML｜", "deepseek_xml")
+_DSML_V4 = _dsml("｜DSML｜tool_calls", "｜DSML｜", "deepseek_xml")
+_DSML_V41 = _dsml("｜DSML｜ calls", "｜DSML｜ ", "deepseek_v4_1_xml")  # with a space in every tag
 _READ_OTHERS = {wrapper: _dsml(wrapper, mark) for wrapper, mark in _OTHERS.items()}
 # A call whose name is an element: V4 mixes it with the closing tags of its own.
 _ELEMENTS = Slots(
@@ -58,53 +60,33 @@ _ELEMENTS = Slots(
 _MARKUP = Markup(
     stops=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>", "<｜User｜>", "<｜System｜>", "<function_results>"),
     ends=("<｜end▁of▁sentence｜>",),
-    closers=(
-        "<｜tool▁call▁end｜>",
-        "<｜tool▁calls▁end｜>",
-        # Under a long context V4 leaves out what opens them.
-        *(closer for calls in (DSML, _DSML_V4, _DSML_V41, *_READ_OTHERS.values()) for closer in calls.closers),
-    ),
+    # Under a long context V4 leaves out what opens them.
+    closers=tuple(closer for calls in _READ_OTHERS.values() for closer in calls.closers),
     tags=("｜", r"\|\|DSML"),
 )
 
-_deepseek = named_calls(
-    item=("<｜tool▁call▁begin｜>",),
-    name_ends=("<｜tool▁sep｜>",),
-    typed=True,
+_V3 = Named(
+    open="<｜tool▁calls▁begin｜>",
+    call="<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{arguments}\n```<｜tool▁call▁end｜>",
+    between="\n",
+    close="<｜tool▁calls▁end｜>",
+    # Small and distilled models' spellings of it, as llama.cpp knows them.
+    spellings=("<｜tool calls begin｜>", "<｜tool\\_calls\\_begin｜>", "<｜tool▁calls｜>"),
+    special=True,
+    separated=True,
     item_missing=True,
-    item_close=("<｜tool▁call▁end｜>",),
-    close=("<｜tool▁calls▁end｜>",),
 )
+_V31 = replace(_V3, call="<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{arguments}<｜tool▁call▁end｜>", between="")
 
 _OPENERS = (
-    *(
-        opener(marker, _deepseek, special=True)
-        for marker in (
-            "<｜tool▁calls▁begin｜>",
-            # Small and distilled models' spellings of it, as llama.cpp knows them.
-            "<｜tool calls begin｜>",
-            "<｜tool\\_calls\\_begin｜>",
-            "<｜tool▁calls｜>",
-        )
-    ),
-    # The marker of all calls is sometimes missing.
-    opener("<｜tool▁call▁begin｜>", _deepseek, consume=False, special=True),
+    *_V3.openers,
     shared(  # Step 3's marker is one of those spellings
         "<｜tool_calls_begin｜>",
-        _deepseek,
+        _V3,
         r"(?:function)?<｜tool▁",
         undecided=rf"(?:{beginnings('<｜tool')}|{beginnings('function<｜tool')})?",
     ),
 )
-
-_BEGIN, _END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
-_CALLS = "the calls between <｜tool▁calls▁begin｜> and <｜tool▁calls▁end｜>"
-
-
-def _deepseek_v3(_number: int, call: ToolCall) -> str:
-    arguments = arguments_json(call.arguments)
-    return f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{call.name}\n```json\n{arguments}\n```<｜tool▁call▁end｜>"
-
 
 # https://huggingface.co/deepseek-ai/DeepSeek-V3-0324 (vLLM: examples/tool_chat_template_deepseekv3.jinja)
 DEEPSEEK_V3 = Family(
@@ -114,6 +96,7 @@ DEEPSEEK_V3 = Family(
         "deepseek-v3": "[vllm] deepseek_v3",
         "deepseek-r1": "[vllm] deepseek_v3: R1-0528",
     },
+    calls=_V3,
     auto_openers=_OPENERS,
     markup=_MARKUP,
     # R1's template cuts the reasoning out of earlier turns.
@@ -147,22 +130,14 @@ For each function call, you should return object like:
 
 At the end of function call returns, you should print <｜tool▁calls▁end｜><｜end▁of▁sentence｜>""",
     tool=function,
-    write=write_each(_deepseek_v3, opening=_BEGIN, closing=_END, between="\n"),
     results=between_tags(
         "<｜tool▁output▁begin｜>",
         "<｜tool▁output▁end｜>",
         before="<｜tool▁outputs▁begin｜>",
         after="<｜tool▁outputs▁end｜>",
     ),
-    trigger="<｜tool▁calls▁begin｜>",
-    answer=_CALLS,
     special_tokens=True,
 )
-
-
-def _deepseek_v31(_number: int, call: ToolCall) -> str:
-    return f"<｜tool▁call▁begin｜>{call.name}<｜tool▁sep｜>{arguments_json(call.arguments)}<｜tool▁call▁end｜>"
-
 
 # https://huggingface.co/deepseek-ai/DeepSeek-V3.1 (vLLM: examples/tool_chat_template_deepseekv31.jinja)
 DEEPSEEK_V31 = Family(
@@ -172,6 +147,7 @@ DEEPSEEK_V31 = Family(
         "deepseek-v3.2-exp": "[sglang] deepseekv31",
         "deepseek-v3.1": "[vllm] deepseek_v31",
     },
+    calls=_V31,
     auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
@@ -189,10 +165,7 @@ Where:
 - `tool_call_arguments` must be valid JSON that strictly follows the tool's Parameters Schema
 - For multiple tool calls, chain them directly without separators or spaces""",
     tool=function,
-    write=write_each(_deepseek_v31, opening=_BEGIN, closing=_END),
     results=between_tags("<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>", between=""),
-    trigger="<｜tool▁calls▁begin｜>",
-    answer=_CALLS,
     noun="tool",
     special_tokens=True,
 )
@@ -224,6 +197,7 @@ DEEPSEEK_V32 = Family(
     name="deepseek_v32",
     about='`<｜DSML｜invoke name="f">` within `<｜DSML｜function_calls>`: DeepSeek V3.2',
     models={"deepseek-v3.2": "[sglang] deepseekv32"},
+    calls=DSML,
     auto_openers=_DSML_OPENERS,
     markup=_MARKUP,
     thoughts=Thoughts(
@@ -254,13 +228,9 @@ Here are the functions available in JSONSchema format:
 <functions>
 {tools}
 </functions>""",
-    write=DSML.writer(*_DSML_OPENERS),
     results=between_tags("<result>", "</result>", before="<function_results>\n", after="\n</function_results>"),
     answer=f"the {DSML.trigger} block",
     special_tokens=True,
-    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: deepseek_v3_2
-    trigger=DSML.trigger,
-    xml_tag=DSML.tag("deepseek_xml"),
 )
 
 # The layout of V4's and V4.1's encoders; only the tags' names differ.
@@ -306,18 +276,15 @@ DEEPSEEK_V4 = Family(
     name="deepseek_v4",
     about='`<｜DSML｜invoke name="f">` within `<｜DSML｜tool_calls>`: DeepSeek V4',
     models={"deepseek-v4": "[sglang] deepseekv4"},
+    calls=_DSML_V4,
     auto_openers=_DSML_OPENERS,
     markup=_MARKUP,
     thoughts=_V4_THOUGHTS,
     prompt=_V4_PROMPT % {"calls": "｜DSML｜tool_calls", "tag": "｜DSML｜"},
-    write=_DSML_V4.writer(*_DSML_OPENERS),
     results=_V4_RESULTS,
     answer=f"the {_DSML_V4.trigger} block",
     noun="tool",
     special_tokens=True,
-    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: deepseek_v4
-    trigger=_DSML_V4.trigger,
-    xml_tag=_DSML_V4.tag("deepseek_xml"),
 )
 
 # https://huggingface.co/deepseek-ai/DeepSeek-V4.1-Flash (encoding/README.md; vLLM:
@@ -329,18 +296,15 @@ DEEPSEEK_V41 = Family(
         "deepseek-v4.1": "[sglang] deepseekv41",
         "deepseek-flash": "the vendor's own API calls V4.1 Flash so",
     },
+    calls=_DSML_V41,
     auto_openers=_DSML_OPENERS,
     markup=_MARKUP,
     thoughts=_V4_THOUGHTS,
     prompt=_V4_PROMPT % {"calls": "｜DSML｜ calls", "tag": "｜DSML｜ "},
-    write=_DSML_V41.writer(*_DSML_OPENERS),
     results=_V4_RESULTS,
     answer=f"the {_DSML_V41.trigger} block",
     noun="tool",
     special_tokens=True,
-    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: deepseek_v4_1
-    trigger=_DSML_V41.trigger,
-    xml_tag=_DSML_V41.tag("deepseek_v4_1_xml"),
 )
 
 FAMILIES = (DEEPSEEK_V3, DEEPSEEK_V31, DEEPSEEK_V32, DEEPSEEK_V4, DEEPSEEK_V41)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..family import Family
-from ..markup import Markup
 from ..prompt.tool_results import RESULTS_FOLLOW
 from ..syntax.openers import json_calls
 from ..syntax.slots import Slots
@@ -13,6 +12,7 @@ _INVOKE = Slots(
     call='<invoke name="{name}">\n{slots}</invoke>',
     slot='<parameter name="{key}">{value}</parameter>\n',
     close="\n</dots_function_call>",
+    style="minimax_xml",
 )
 _OPENERS = (_INVOKE.opener((r"[{\[`]", json_calls(close=_INVOKE.closers))),)
 
@@ -21,8 +21,8 @@ DOTS = Family(
     name="dots",
     about='`<invoke name="f">` and `<parameter name="x">` within `<dots_function_call>`: dots.llm',
     models={"dots.llm": "[sglang] dots"},
+    calls=_INVOKE,
     auto_openers=_OPENERS,
-    markup=Markup(closers=_INVOKE.closers, tags=("dots_function_call>",)),
     prompt="""\
 # Tools
 
@@ -37,11 +37,6 @@ To call functions, answer with a block in this form:
 
 """
     + RESULTS_FOLLOW,
-    write=_INVOKE.writer(*_OPENERS),
-    answer=_INVOKE.answer,
-    # MiniMax M2's elements.
-    trigger=_INVOKE.trigger,
-    xml_tag=_INVOKE.tag("minimax_xml"),
     special_tokens=True,
 )
 

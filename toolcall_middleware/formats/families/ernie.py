@@ -7,7 +7,7 @@ from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
-from ..syntax.json import TOOL_CALL_JSON, each
+from ..syntax.json import TOOL_CALL, TOOL_CALL_JSON
 from ..syntax.openers import ignored
 
 # The list and the outputs' tags are the template's; it does not say how to call.
@@ -16,6 +16,7 @@ ERNIE45 = Family(
     name="ernie45",
     about="JSON objects within `<tool_call>` tags: ERNIE 4.5",
     models={"ernie4.5": "[card] ERNIE-4.5-21B-A3B-Thinking: its parsers"},
+    calls=TOOL_CALL,
     auto_openers=(TOOL_CALL_JSON,),
     own_openers=tuple(map(ignored, ("<response>", "</response>"))),
     fallback=reading.BARE_JSON,
@@ -29,10 +30,7 @@ To call a tool, answer with its name and arguments within <tool_call></tool_call
 {example}""",
     tool=function,
     between=", ",
-    write=each("<tool_call>\n", "\n</tool_call>"),
     results=between_tags("<tool_output>\n", "\n</tool_output>"),
-    trigger="<tool_call>",
-    answer="the call within <tool_call></tool_call> tags",
     noun="tool",
 )
 

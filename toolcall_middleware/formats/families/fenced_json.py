@@ -16,9 +16,9 @@ from ...model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 from ...parsing.text.grammar import Where
 from .. import reading
 from ..base import Constraint
+from ..family import callable_tools, choice_text
 from ..markup import Escape, Markup
 from ..prompt import escaping
-from ..prompt.tool_choice import callable_tools, choice_text
 from ..prompt.tool_results import named
 from ..prompt.tools_signatures import signature
 from ..syntax.openers import json_calls, opener, shared

@@ -9,18 +9,16 @@ import re
 import string
 from collections.abc import Callable
 
-from ...model import Tool, ToolCall
+from ...model import Tool
 from ...parsing.calls.fork import Nothing
 from ...parsing.calls.named_calls import NamedCalls, NamedSyntax
 from ...parsing.text.grammar import Opener, Where
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt import escaping
-from ..prompt.escaping import arguments_json
 from ..prompt.tools_json import definition
 from ..prompt.tools_typescript import declared
-from ..syntax.named import write_each
-from ..syntax.openers import named_calls, opener
+from ..syntax.named import Named
 
 
 def _identify(written: str, offered: Callable[[str], bool]) -> tuple[str, str | None]:
@@ -29,14 +27,9 @@ def _identify(written: str, offered: Callable[[str], bool]) -> tuple[str, str | 
 
 
 # Functionary 3.1, and Llama 3.1 where a prompt asks for it. (`auto`: Qwen3-Coder's reader knows it too.)
-FUNCTION = opener(
-    "<function=",
-    named_calls(
-        name_ends=(">", "{"),  # Llama 3 forgets the bracket before the arguments
-        item_close=("</function>",),
-        identify=_identify,
-    ),
-)
+# Llama 3 forgets the bracket before the arguments.
+_FUNCTION = Named(call="<function={name}>{arguments}</function>", alone=True, identify=_identify)
+(FUNCTION,) = _FUNCTION.openers
 
 
 def _introduced(tool: Tool) -> str:
@@ -50,6 +43,8 @@ FUNCTIONARY_V31 = Family(
     name="functionary_v31",
     about="`<function=f>`, JSON and `</function>`: Functionary v3.1",
     fine_tunes={"functionary*v3.1": "[llama.cpp] Functionary v3.1"},
+    calls=_FUNCTION,
+    auto_openers=(),
     own_openers=(FUNCTION,),
     prompt="""\
 You have access to the following functions:
@@ -75,21 +70,20 @@ Reminder:
 - Put the entire function call reply on one line""",
     tool=_introduced,
     between="\n\n",
-    write=write_each(lambda _, call: f"<function={call.name}>{arguments_json(call.arguments)}</function>"),
-    trigger="<function=",
     answer="the call between <function= and </function>",
 )
 
-_functionary = named_calls(name_ends=("\n", "{"))
 _ALL = Opener(marker=">>>all\n", body=lambda sink, _: Nothing(sink))
 _RECIPIENT = r"[A-Za-z_][\w.\-]{0,63}"
+# Python's prompt looks the same: only a plain name with an object after it is read. `all` addresses the user.
+_MESSAGES = Named(call=">>>{name}\n{arguments}", alone=True, name=re.compile(rf"(?!all\Z){_RECIPIENT}"), objects=True)
 
 _MARKED = (
     _ALL,
     Opener(  # with its JSON: Python's own prompt looks the same
         pattern=rf">>>(?={_RECIPIENT}[ \t\r]{{0,4}}\n?[ \t]{{0,8}}\{{)",
         partial=rf">(?:>(?:>(?:{_RECIPIENT}[ \t\r]{{0,4}}(?:\n?[ \t]{{0,8}})?)?)?)?",
-        body=lambda sink, _: _functionary(sink),
+        body=lambda sink, _: _MESSAGES(sink),
     ),
 )
 
@@ -107,20 +101,12 @@ _BEGUN = (
 )
 
 
-def _write_call(_number: int, call: ToolCall) -> str | None:
-    # Python's prompt looks the same: only a plain name with an object behind it is read.
-    arguments = arguments_json(call.arguments)
-    if not re.fullmatch(_RECIPIENT, call.name) or not arguments.startswith("{"):
-        return None
-    # `>>>all` on a line of its own addresses the user.
-    return f">>>{call.name}{'' if call.name == 'all' else chr(10)}{arguments}"
-
-
 # https://github.com/MeetKai/functionary (tests/prompt_test_v3.llama3.txt)
 FUNCTIONARY_V32 = Family(
     name="functionary_v32",
     about="`>>>f`, a line break and JSON: Functionary v3.2",
     fine_tunes={"functionary*v3.2": "[llama.cpp] Functionary v3.2"},
+    calls=_MESSAGES,
     auto_openers=_MARKED,
     own_openers=_BEGUN,
     markup=Markup(
@@ -146,8 +132,6 @@ namespace functions {
 } // namespace functions""",
     tool=declared,
     between="\n\n",
-    write=write_each(_write_call),
-    trigger=">>>",
     answer=">>> and the call",
 )
 

@@ -5,19 +5,17 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 
 from __future__ import annotations
 
-from ...parsing.calls.gemma_calls import GemmaSyntax
 from ...parsing.calls.reasoning_block import ReasoningBlock
 from ...parsing.text.grammar import beginnings
 from ..family import Family
 from ..markup import Markup
 from ..syntax import gemma
-from ..syntax.gemma import GemmaWriter, gemma_calls, responses
+from ..syntax.gemma import Gemma, responses
 from ..syntax.openers import opener, shared
 
 _MARKUP = Markup(
     stops=("<start_of_turn>", "<start_function_response>", "<|tool_response>", "<|turn>"),
     ends=("<end_of_turn>", "<turn|>", "<eos>"),
-    closers=("<tool_call|>", "<end_function_call>"),
     tags=(
         r"[a-z_]{1,32}\|>",  # <tool_call|>, <channel|>: Gemma 4's closing shape
         r"(?:start|end)_(?:function_\w+|of_turn)>",
@@ -25,41 +23,34 @@ _MARKUP = Markup(
     ),
 )
 
-_function_calls = gemma_calls(GemmaSyntax("<end_function_call>", "<escape>"))
-_FUNCTION = opener("<start_function_call>", _function_calls)
-_BARE_FUNCTIONS = gemma.bare_calls(_function_calls)
-
-_function = GemmaWriter("<escape>", "<start_function_call>", "<end_function_call>", (_FUNCTION, *_BARE_FUNCTIONS))
+_function = Gemma(mark="<escape>", open="<start_function_call>", close="<end_function_call>")
 
 # https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices
 FUNCTIONGEMMA = Family(
     name="functiongemma",
     about="`call:f{x:…}` between `<start_function_call>` and `<end_function_call>`: FunctionGemma",
     fine_tunes={"functiongemma": "[vllm] functiongemma"},
-    auto_openers=(_FUNCTION,),
-    own_openers=_BARE_FUNCTIONS,
+    calls=_function,
+    own_openers=gemma.bare_calls(_function),
     markup=_MARKUP,
     # The first words are the template's; what follows them stands there without a space.
     prompt="You are a model that can do function calling with the following functions{tools}",
     tool=lambda tool: f"<start_function_declaration>{_function.declaration(tool)}<end_function_declaration>",
     between="",
-    write=_function,
     results=responses(_function, "<start_function_response>", "<end_function_response>"),
     answer="the function call",
     special_tokens=True,
 )
 
-_gemma4_calls = gemma_calls(GemmaSyntax("<tool_call|>", '<|"|>', inner='"'))
-_GEMMA4_BARE = gemma.bare_calls(_gemma4_calls)
+_gemma4 = Gemma(mark='<|"|>', open="<|tool_call>", close="<tool_call|>", inner='"')
+_GEMMA4_BARE = gemma.bare_calls(_gemma4)
 _GEMMA4_OPENERS = (
-    opener("<|tool_call>", _gemma4_calls),
+    *_gemma4.openers,
     # A slip in the marker, with which the arguments are often JSON in parentheses.
-    shared("<|tool_call|>", _gemma4_calls, "call:", undecided=f"(?:{beginnings('call:')})?"),
+    shared("<|tool_call|>", _gemma4, "call:", undecided=f"(?:{beginnings('call:')})?"),
     _GEMMA4_BARE[0],
     opener("<|channel>thought", lambda sink: ReasoningBlock(sink, "<channel|>")),
 )
-
-_gemma4 = GemmaWriter('<|"|>', "<|tool_call>", "<tool_call|>", _GEMMA4_OPENERS)
 
 # https://huggingface.co/google/gemma-4-31B-it (llama.cpp: models/templates/gemma4.jinja); it does not say how to call.
 # No structural tag: xgrammar has no style for this notation, and JSON in its place is not what the models write.
@@ -67,6 +58,7 @@ GEMMA4 = Family(
     name="gemma4",
     about="`call:f{x:…}` between `<|tool_call>` and `<tool_call|>`: Gemma 4",
     models={"gemma4": "[llama.cpp] gemma4"},
+    calls=_gemma4,
     auto_openers=_GEMMA4_OPENERS,
     own_openers=_GEMMA4_BARE,
     markup=_MARKUP,
@@ -77,7 +69,6 @@ To call a tool, answer in this form:
 {example}""",
     tool=lambda tool: f"<|tool>{_gemma4.declaration(tool)}<tool|>",
     between="",
-    write=_gemma4,
     results=responses(_gemma4, "<|tool_response>", "<tool_response|>"),
     answer="the tool call",
     noun="tool",

@@ -8,25 +8,24 @@ from __future__ import annotations
 from ...parsing.text.grammar import Opener, beginnings
 from .. import reading
 from ..family import Family
-from ..markup import Markup
 from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_typescript import declared
-from ..syntax.json import each
-from ..syntax.openers import ignored, json_calls, opener
+from ..syntax.json import CALL, Json
+from ..syntax.openers import ignored, opener
 from ..syntax.slots import Slots
 
 # A message of its own (3), or a token (3.1).
-_gigachat = json_calls(close=("<|message_sep|>",))
+_JSON = Json(call=f"<|function_call|>{CALL}", between="<|message_sep|>\n\n", ends=("<|message_sep|>",))
 
-_SEPARATOR = ignored("<|message_sep|>")
+_SEPARATOR = ignored(_JSON.ends[0])
 _OPENERS = (
     Opener(
         pattern=r"<\|message_sep\|>[ \t\r\n]{0,8}function call<\|role_sep\|>",
         partial=beginnings("<|message_sep|>", "function call<|role_sep|"),
-        body=lambda sink, _: _gigachat(sink),
+        body=lambda sink, _: _JSON(sink),
     ),
-    opener("function call<|role_sep|>", _gigachat),
-    opener("<|function_call|>", _gigachat),
+    opener("function call<|role_sep|>", _JSON),
+    *_JSON.openers,
     _SEPARATOR,
 )
 
@@ -36,6 +35,7 @@ GIGACHAT3 = Family(
     name="gigachat3",
     about="a JSON object behind `<|function_call|>`: GigaChat 3",
     models={"gigachat3": "[vllm] gigachat3"},
+    calls=_JSON,
     auto_openers=_OPENERS,
     fallback=reading.BARE_JSON,
     prompt="""\
@@ -49,9 +49,6 @@ To call a function, answer with its name and its arguments in this form:
 The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.""",
     tool=declared,
     between="\n\n",
-    write=each("<|function_call|>", "", between="<|message_sep|>\n\n"),
-    trigger="<|function_call|>",
-    answer="<|function_call|> and the JSON object",
     special_tokens=True,
 )
 
@@ -74,8 +71,8 @@ GIGACHAT35 = Family(
     name="gigachat35",
     about='`<｜GCML｜invoke name="f">` within `<｜GCML｜tool_calls>`: GigaChat 3.5',
     models={"gigachat3.5": "[sglang] gigachat35"},
+    calls=_INVOKE,
     auto_openers=_GCML_OPENERS,
-    markup=Markup(closers=_INVOKE.closers),
     prompt="""\
 # Tools
 
@@ -93,7 +90,6 @@ they are, and "false" for all other values, which stand there as JSON:
     + RESULTS_FOLLOW,
     tool=declared,
     between="\n\n",
-    write=_INVOKE.writer(*_GCML_OPENERS),
     answer=f"the {_INVOKE.trigger} block",
     special_tokens=True,
 )

@@ -30,12 +30,14 @@ LINES = Slots(
     slot="<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n",
     between="\n",
     bare=True,
+    style="glm_xml",  # the style leaves no line break between a key and its value: the tags say the same
 )
 _LINE = Slots(
     call="<tool_call>{name}{slots}</tool_call>",
     slot="<arg_key>{key}</arg_key><arg_value>{value}</arg_value>",
     between="",
     bare=True,
+    style="glm_xml",  # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: glm_4_7
 )
 TOOL_CALL = shared(LINES.trigger, LINES, r"\w", close=LINES.closers[0])
 _NAME, _WS = r"[A-Za-z0-9_][\w.\-]{0,127}", r"[ \t\r\n]{0,8}"
@@ -73,6 +75,7 @@ GLM45 = Family(
         "ling3": "[vllm] ling3: GLM's tags",
         "ling-flash3": "the same",
     },
+    calls=LINES,
     auto_openers=_OPENERS,
     markup=_MARKUP,
     thoughts=Thoughts(returned=Returned.TURN, source="[llama.cpp] GLM-4.6"),
@@ -86,13 +89,8 @@ GLM45 = Family(
 ...
 </tool_call>""",
     tool=function,
-    write=LINES.writer(TOOL_CALL),
     results=between_tags("<tool_response>\n", "\n</tool_response>"),
-    answer=LINES.answer,
     special_tokens=True,
-    # xgrammar's style for 4.7 leaves no line break between a key and its value: the tags say the same.
-    trigger=LINES.trigger,
-    xml_tag=LINES.tag("glm_xml"),
 )
 
 # https://huggingface.co/zai-org/GLM-4.7
@@ -104,6 +102,7 @@ GLM47 = Family(
         "glm5": "[sglang] glm47",
     },
     alike={"spark2.5": "[llama.cpp] Spark2.5"},
+    calls=_LINE,
     auto_openers=_OPENERS,
     markup=_MARKUP,
     thoughts=Thoughts(
@@ -117,13 +116,8 @@ GLM47 = Family(
 <tool_call>{function-name}<arg_key>{arg-key-1}</arg_key><arg_value>{arg-value-1}</arg_value>\
 <arg_key>{arg-key-2}</arg_key><arg_value>{arg-value-2}</arg_value>...</tool_call>""",
     tool=function,
-    write=_LINE.writer(TOOL_CALL),
     results=between_tags("<tool_response>", "</tool_response>", between=""),
-    answer=LINES.answer,
     special_tokens=True,
-    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: glm_4_7
-    trigger=_LINE.trigger,
-    xml_tag=_LINE.tag("glm_xml"),
 )
 
 FAMILIES = (GLM45, GLM47)

@@ -10,8 +10,7 @@ from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import between_tags, json_each
 from ..prompt.tools_json import function
-from ..syntax.json import TOOL_CALL_JSON, each, listed
-from ..syntax.openers import json_calls, opener, shared
+from ..syntax.json import CALL, TOOL_CALL, TOOL_CALL_JSON, Json
 
 _MARKUP = Markup(
     stops=("<|start_of_role|>", "<function_response>"),
@@ -19,13 +18,15 @@ _MARKUP = Markup(
     tags=("function_(?:call|result|response)",),
 )
 
-PIPED = shared("<|tool_call|>", json_calls(close=("<|/tool_call|>",)), "")
+_LIST = Json(open="<|tool_call|>[", between=", ", close="]", ends=("<|/tool_call|>",))
+PIPED = _LIST.shared("")
 
 # https://huggingface.co/ibm-granite/granite-4.0-h-small
 GRANITE4 = Family(
     name="granite4",
     about="JSON objects within `<tool_call>` tags: Granite 4",
     models={"granite4": "[vllm] granite4"},
+    calls=TOOL_CALL,
     auto_openers=(TOOL_CALL_JSON,),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
@@ -43,10 +44,7 @@ For each tool call, return a json object with function name and arguments within
 </tool_call>. If a tool does not exist in the provided list of tools, notify the user that you do not have the \
 ability to fulfill the request.""",
     tool=function,
-    write=each("<tool_call>\n", "\n</tool_call>"),
     results=between_tags("<tool_response>\n", "\n</tool_response>"),
-    trigger="<tool_call>",
-    answer="the call within <tool_call></tool_call> tags",
     noun="tool",
 )
 
@@ -55,6 +53,7 @@ GRANITE = Family(
     name="granite",
     about="a JSON list behind `<|tool_call|>`: Granite 3",
     models={"granite3": "[vllm] granite"},
+    calls=_LIST,
     auto_openers=(PIPED, TOOL_CALL_JSON),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
@@ -68,9 +67,6 @@ you do not have the ability to fulfill the request.
 A tool call looks like this:
 {example}""",
     between=",\n",
-    write=listed("<|tool_call|>[", "]"),
-    trigger="<|tool_call|>",
-    answer="<|tool_call|> and the JSON list",
     noun="tool",
     special_tokens=True,
 )
@@ -80,7 +76,7 @@ GRANITE_20B_FC = Family(
     name="granite_20b_fc",
     about="`<function_call>` and a JSON object, one a line: granite-20b-functioncalling",
     models={"granite20b-functioncalling": "[vllm] granite-20b-fc"},
-    auto_openers=(opener("<function_call>", json_calls(close=("</function_call>",))),),
+    calls=Json(call=f"<function_call> {CALL}", ends=("</function_call>",)),
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
     prompt="""\
@@ -93,10 +89,7 @@ A function call looks like this:
 {example}
 
 If none of the functions are relevant, or when the results say enough, answer in natural language.""",
-    write=each("<function_call> ", ""),
     results=json_each("<function_response> ", ""),
-    trigger="<function_call>",
-    answer="<function_call> and the JSON object",
     special_tokens=True,
 )
 

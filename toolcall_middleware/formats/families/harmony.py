@@ -11,9 +11,7 @@ the commentary channel.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from ...model import ToolCall
 from ...parsing.calls.fork import Nothing, Refused
 from ...parsing.calls.harmony_messages import HarmonyMessage
 from ...parsing.calls.harmony_words import HarmonyWords
@@ -22,9 +20,9 @@ from ...parsing.text.grammar import Context, Opener, Where, beginnings
 from .. import reading
 from ..family import Family
 from ..markup import Escape, Markup
-from ..prompt.escaping import arguments_json
 from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tools_typescript import declared
+from ..syntax.named import Named
 
 
 def message(sink: Sink, context: Context) -> Body:
@@ -105,18 +103,11 @@ OPENERS = (
 )
 
 NAME = re.compile(r"[^\s<]{1,256}")
-
-
-def _write(calls: Sequence[ToolCall]) -> str | None:
-    if not all(NAME.fullmatch(call.name) for call in calls):
-        return None
-    # A model makes one call and stops; further ones are messages of their own.
-    return "<|start|>assistant".join(
-        f"<|channel|>commentary to=functions.{call.name} <|constrain|>json<|message|>{arguments_json(call.arguments)}"
-        "<|call|>"
-        for call in calls
-    )
-
+_CALLS = Named(
+    call="<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{arguments}<|call|>",
+    between="<|start|>assistant",  # a model makes one call and stops; further ones are messages of their own
+    name=NAME,
+)
 
 PROMPT = """\
 # Tools
@@ -140,13 +131,13 @@ HARMONY = Family(
     auto_prompt="json",  # vLLM and SGLang parse harmony's tokens before anybody sees a text, whatever was asked
     models={"gpt-oss": "[vllm] openai; [sglang] gpt-oss"},
     alike={"llm-jp4": "[sglang] pull request 38222: gpt-oss"},
+    calls=_CALLS,
     auto_openers=(END, WORDS),
     own_openers=(*OPENERS, _CALL_WORDS),  # `auto` reads Muse's messages, of which these are some
     fallback=reading.LISTED_JSON,
     markup=Markup(
         stops=("<|start|>user", "<|start|>functions."),
         ends=("<|return|>", "<|end|>"),
-        closers=("<|call|>",),
         escapes=(Escape("(?<=to)=", r"functions\."),),  # a recipient, where no token tells it
     ),
     # The analysis of turns behind the last final message. A space follows `analysis`, because the model's template
@@ -161,8 +152,6 @@ HARMONY = Family(
     prompt=PROMPT,
     tool=declared,
     between="\n\n",
-    write=_write,
-    trigger="<|channel|>commentary to=",
     answer="the call in the commentary channel",
     special_tokens=True,
 )

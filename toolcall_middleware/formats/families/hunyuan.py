@@ -21,11 +21,10 @@ from ..prompt.thoughts import between
 from ..prompt.tool_results import Write, between_tags
 from ..prompt.tools_json import function
 from ..syntax.bare_invoke import NO_INVOKE
-from ..syntax.json import listed
+from ..syntax.json import Json
 from ..syntax.openers import fork, ignored, opener, shared
 from ..syntax.slots import Slots
 from .glm import TOOL_CALL
-from .jamba import LIST
 
 _HY3, _HY4 = ":opensource", ":6124c78e"
 _PUBLISHED = (_HY3, _HY4)
@@ -34,7 +33,6 @@ _MOST_SUFFIXES = 2  # others in one answer: a checkpoint has one, and patterns a
 _MARKUP = Markup(
     reasoning=tuple((f"<think{suffix}>", f"</think{suffix}>") for suffix in _PUBLISHED),
     stops=(*(f"<tool_responses{suffix}>" for suffix in _PUBLISHED), "<tool_responses>"),
-    closers=tuple(f"</tool_calls{suffix}>" for suffix in _PUBLISHED),
     tags=("tool_sep[>:]",),
 )
 
@@ -71,10 +69,11 @@ _SUFFIXED = tuple(
     )
     for tag in ("tool_calls", "tool_call")  # the second: without the wrapper
 )
+_LIST = Json(open="<tool_calls>[", between=", ", close="]</tool_calls>")
 _plain = _slots("")
 _OPENERS = (
     *_SUFFIXED,
-    shared("<tool_calls>", _plain, NO_INVOKE),
+    shared(_plain.trigger, _plain, NO_INVOKE),
     TOOL_CALL,  # without the wrapper
 )
 
@@ -114,14 +113,14 @@ HY_V3 = Family(
     name="hy_v3",
     about="as `glm45`, with `<tool_sep>` behind the name, within `<tool_calls>`, a suffix in each tag: Hunyuan 3",
     models={"hy3": "[vllm] hy_v3"},
+    calls=_slots(_HY3),
     auto_openers=_OPENERS,
     markup=_MARKUP,
     thoughts=between((f"<think{_HY3}>", f"</think{_HY3}>")),
     prompt=_PROMPT % {"suffix": _HY3, "separator": f"<tool_sep{_HY3}>"},
     tool=function,
-    write=_slots(_HY3).writer(*_OPENERS),
     results=_results(_HY3),
-    answer=f"the calls between <tool_calls{_HY3}> and </tool_calls{_HY3}>",
+    answer=f"the calls between {_slots(_HY3).trigger} and {_slots(_HY3).closers[0]}",
     special_tokens=True,
 )
 
@@ -131,14 +130,14 @@ HY_V4 = Family(
     name="hy_v4",
     about="as `hy_v3`, without the separator: Hunyuan 4",
     models={"hy4": "[vllm] hy_v4"},
+    calls=_slots(_HY4, ""),
     auto_openers=_OPENERS,
     markup=_MARKUP,
     thoughts=between((f"<think{_HY4}>", f"</think{_HY4}>")),
     prompt=_PROMPT % {"suffix": _HY4, "separator": ""},
     tool=function,
-    write=_slots(_HY4, "").writer(*_OPENERS),
     results=_results(_HY4),
-    answer=f"the calls between <tool_calls{_HY4}> and </tool_calls{_HY4}>",
+    answer=f"the calls between {_slots(_HY4).trigger} and {_slots(_HY4).closers[0]}",
     special_tokens=True,
 )
 
@@ -147,8 +146,10 @@ HUNYUAN = Family(
     name="hunyuan",
     about="a JSON list within `<tool_calls>` tags: Hunyuan A13B",
     models={"hunyuan": "[vllm] hunyuan_a13b"},
+    calls=_LIST,
+    auto_openers=(),
     own_openers=(
-        opener("<tool_calls>", fork((r"<", _plain), (r"", LIST))),  # one name stands for both in the engines
+        opener(_LIST.marker, fork((r"<", _plain), (r"", _LIST))),  # one name stands for both in the engines
         *_SUFFIXED,
         TOOL_CALL,
         ignored("<answer>"),
@@ -168,10 +169,7 @@ HUNYUAN = Family(
 [{tools}]""",
     tool=function,
     between=", ",
-    write=listed("<tool_calls>[", "]</tool_calls>"),
     results=between_tags("<tool_response>", "</tool_response>"),
-    trigger="<tool_calls>",
-    answer="the list of calls within <tool_calls></tool_calls> tags",
 )
 
 FAMILIES = (HUNYUAN, HY_V3, HY_V4)

@@ -11,21 +11,24 @@ from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import RESULTS_FOLLOW
-from ..syntax.json import each, with_args
-from ..syntax.openers import ignored, json_calls, opener
+from ..syntax.json import Json
+from ..syntax.openers import ignored, opener
 
-_ENDS = ("<|end_message|>", "<|content_model_end_sampling|>")
-_calls = json_calls(close=_ENDS)
-_CALL = "<|content_invoke_tool_json|>"
+_CALLS = Json(
+    call='<|content_invoke_tool_json|>{"name": "{name}", "args": {arguments}}<|end_message|>',
+    between="<|message_model|>",
+    ends=("<|content_model_end_sampling|>",),
+)
+_CALL, _ENDS = _CALLS.marker, _CALLS.closers
 
 # A message begins with the tool's name, which stands in its JSON too. How messages begin and end is markup.
 _MARKED = (
-    opener(_CALL, _calls),
+    opener(_CALL, _CALLS),
     Opener(
         pattern=rf"<\|message_model\|>[ ]?[\w.\-]{{0,64}}{re.escape(_CALL)}",
         partial=rf"{beginnings('<|message_model|>')}(?:(?<=l\|>)[ ]?[\w.\-]{{0,64}}(?:{beginnings(_CALL)})?)?",
         first="<",
-        body=lambda sink, _: _calls(sink),
+        body=lambda sink, _: _CALLS(sink),
     ),
     opener("<|content_thinking|>", lambda sink: ReasoningBlock(sink, *_ENDS)),
     *map(
@@ -39,7 +42,7 @@ _BEGUN = (
         pattern=rf"[A-Za-z_][\w.\-]{{0,63}}{re.escape(_CALL)}",
         partial=rf"[A-Za-z_][\w.\-]{{0,63}}(?:{beginnings(_CALL)})?",
         first=string.ascii_letters + "_",
-        body=lambda sink, _: _calls(sink),
+        body=lambda sink, _: _CALLS(sink),
         where=Where.START,
     ),
 )
@@ -50,6 +53,7 @@ INKLING = Family(
     name="inkling",
     about="a JSON object with `args` behind `<|content_invoke_tool_json|>`: Inkling",
     models={"inkling": "[vllm] inkling"},
+    calls=_CALLS,
     auto_openers=_MARKED,
     own_openers=_BEGUN,
     fallback=reading.BARE_JSON,
@@ -66,9 +70,7 @@ To call a tool, answer with its name and its arguments in this form:
 """
     + RESULTS_FOLLOW,
     between=", ",
-    write=each("<|content_invoke_tool_json|>", "<|end_message|>", between="<|message_model|>", entry=with_args),
-    trigger="<|content_invoke_tool_json|>",
-    answer="<|content_invoke_tool_json|> and the JSON object",
+    answer=f"{_CALL} and the JSON object",
     noun="tool",
     special_tokens=True,
 )

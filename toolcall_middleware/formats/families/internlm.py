@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from ...parsing.calls.json_calls import JsonCalls, JsonCallSyntax
-from ...parsing.text.grammar import Opener, beginnings
 from .. import reading
 from ..family import Family
-from ..markup import Markup
-from ..syntax.json import each, parameters
-
-_OPENERS = (
-    Opener(
-        pattern=r"<\|action_start\|>[ \t\r\n]{0,32}<\|plugin\|>",
-        partial=beginnings("<|action_start|>", "<|plugin|"),
-        body=lambda sink, _: JsonCalls(sink, JsonCallSyntax(close=("<|action_end|>",))),
-    ),
-)
+from ..syntax.json import PARAMETERS, Json
 
 # The calls are as its template writes them; the tools stand there in a turn of their own.
 # https://github.com/InternLM/InternLM/blob/main/chat/chat_format.md
@@ -27,8 +16,7 @@ INTERNLM = Family(
         "internlm3": "[card] InternLM 3",
         "intern-s1": "[sglang] interns1",
     },
-    auto_openers=_OPENERS,
-    markup=Markup(closers=("<|action_end|>",)),
+    calls=Json(call=f"<|action_start|><|plugin|>\n{PARAMETERS}<|action_end|>", between=""),
     fallback=reading.BARE_JSON,
     prompt="""\
 You can call the following functions:
@@ -40,9 +28,6 @@ To call a function, answer with its name and parameters in this form:
 The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself. When \
 no function fits, answer in plain text.""",
     between=", ",
-    write=each("<|action_start|><|plugin|>\n", "<|action_end|>", between="", entry=parameters),
-    trigger="<|action_start|>",
-    answer="the call between <|action_start|><|plugin|> and <|action_end|>",
     special_tokens=True,
 )
 

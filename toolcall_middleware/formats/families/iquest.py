@@ -17,16 +17,16 @@ _CALLS = Slots(
     between="",
     bare=True,
     exact=True,
+    style="glm_xml",
 )
-_OPENERS = (_CALLS.opener(),)
 
 # https://huggingface.co/IQuestLab/IQuest-Q1
 IQUEST_Q1 = Family(
     name="iquest_q1",
     about="as `glm47`, within `<iquest_tool_call>`: IQuest Q1",
     models={"iquest-q1": "[sglang] iquest_q1"},
-    auto_openers=_OPENERS,
-    markup=Markup(ends=("<|iquest_end|>",), closers=_CALLS.closers, tags=("iquest_",)),
+    calls=_CALLS,
+    markup=Markup(ends=("<|iquest_end|>",), tags=("iquest_",)),
     prompt="""\
 # Tools
 
@@ -42,11 +42,6 @@ values as JSON:
 
 """
     + RESULTS_FOLLOW,
-    write=_CALLS.writer(*_OPENERS),
-    answer=_CALLS.answer,
-    # GLM's elements.
-    trigger=_CALLS.trigger,
-    xml_tag=_CALLS.tag("glm_xml"),
     special_tokens=True,
 )
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from .. import reading
 from ..family import Family
 from ..prompt.tool_results import RESULTS_FOLLOW
-from ..syntax.json import listed
-from ..syntax.openers import json_calls, shared
+from ..syntax.json import Json
 
-LIST = json_calls(close=("</tool_calls>",))
+LIST = Json(open="<tool_calls>[\n    ", between=",\n    ", close="\n]</tool_calls>")
 
 # Its template lists the tools in a turn of their own; the calls and their list are as it writes them.
 # https://huggingface.co/ai21labs/AI21-Jamba-1.5-Mini
@@ -17,7 +16,8 @@ JAMBA = Family(
     about="a JSON list within `<tool_calls>` tags: Jamba 1.5 and later",
     models={"jamba": "[vllm] jamba"},
     alike={"apriel": "[llama.cpp] Apriel 1.5: a JSON list within <tool_calls>"},
-    auto_openers=(shared("<tool_calls>", LIST, ""),),
+    calls=LIST,
+    auto_openers=(LIST.shared(""),),
     fallback=reading.BARE_JSON,
     prompt="""\
 You have access to the following tools:
@@ -31,9 +31,6 @@ To call tools, answer with a JSON list of calls within <tool_calls></tool_calls>
 """
     + RESULTS_FOLLOW,
     between=",\n    ",
-    write=listed("<tool_calls>[\n    ", "\n]</tool_calls>", between=",\n    "),
-    trigger="<tool_calls>",
-    answer="the list of calls within <tool_calls></tool_calls> tags",
     noun="tool",
     special_tokens=True,
 )

@@ -37,8 +37,9 @@ K2_HORIZON = Family(
     name="k2_horizon",
     about="as `glm47`, with `ifm|` in each tag, within `<ifm|tool_calls>`; or JSON there: K2 Horizon",
     models={"k2-horizon": "[sglang] k2_horizon"},
+    calls=_SLOTS,
     auto_openers=_OPENERS,
-    markup=Markup(closers=_SLOTS.closers, tags=(r"ifm\|",)),
+    markup=Markup(tags=(r"ifm\|",)),
     prompt="""\
 # Tools
 
@@ -53,7 +54,6 @@ To call tools, answer in this form. Strings stand in it as they are, other value
 
 """
     + RESULTS_FOLLOW,
-    write=_SLOTS.writer(*_OPENERS),
     answer=f"the calls between {_CALLS} and {_SLOTS.closers[0]}",
     noun="tool",
     special_tokens=True,

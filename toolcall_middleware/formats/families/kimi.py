@@ -8,17 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ...model import ToolCall
 from ...parsing.calls.reasoning_block import ReasoningBlock
 from ...parsing.text.reasoning import OpenedReasoning
 from ..family import Family
 from ..markup import Escape, Markup
-from ..prompt.escaping import arguments_json
 from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_json import function
-from ..syntax.named import write_each
-from ..syntax.openers import ignored, named_calls, opener
+from ..syntax.named import Named
+from ..syntax.openers import ignored, opener
 from ..syntax.slots import Slots
 
 K3_THOUGHT = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
@@ -27,12 +25,7 @@ _MARKUP = Markup(
     reasoning=(("◁think▷", "◁/think▷"), K3_THOUGHT),
     stops=("<|open|>message",),
     ends=("<|end_of_msg|>",),
-    closers=(
-        "<|tool_call_end|>",
-        "<|tool_calls_section_end|>",
-        "<|close|>tools<|sep|>",
-        "<|close|>toolsmessage<|sep|>",
-    ),
+    closers=("<|close|>toolsmessage<|sep|>",),
     escapes=(Escape("◁", "/?think▷"),),
 )
 
@@ -51,32 +44,17 @@ def _kimi_name(written: str, offered: Callable[[str], bool]) -> tuple[str, str |
     return name, written
 
 
-_SECTION_ENDS = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
-
-_calls = named_calls(
-    item=("<|tool_call_begin|>",),
-    name_ends=("<|tool_call_argument_begin|>", "{"),
-    item_close=("<|tool_call_end|>",),
-    close=_SECTION_ENDS,
+_K2 = Named(
+    open="<|tool_calls_section_begin|>",
+    call="<|tool_call_begin|>functions.{name}:{number}<|tool_call_argument_begin|>{arguments}<|tool_call_end|>",
+    close="<|tool_calls_section_end|>",
+    spellings=("<|tool_call_section_begin|>",),
+    ends=("<|tool_call_section_end|>",),
+    special=True,
+    through=True,
     noise=True,
     identify=_kimi_name,
 )
-
-_K2_OPENERS = (
-    opener("<|tool_calls_section_begin|>", _calls, special=True),
-    opener("<|tool_call_section_begin|>", _calls, special=True),
-    # The section's marker is sometimes missing.
-    opener("<|tool_call_begin|>", _calls, consume=False, special=True),
-)
-
-
-def _write_call(number: int, call: ToolCall) -> str:
-    arguments = arguments_json(call.arguments)
-    if call.number is not None:
-        number = call.number  # K2 counts through the conversation
-    head = f"<|tool_call_begin|>functions.{call.name}:{number}<|tool_call_argument_begin|>"
-    return f"{head}{arguments}<|tool_call_end|>"
-
 
 # The calls are as https://huggingface.co/moonshotai/Kimi-K2-Instruct/blob/main/docs/tool_call_guidance.md has them; the
 # tools stand there in a turn of their own.
@@ -84,7 +62,7 @@ KIMI_K2 = Family(
     name="kimi_k2",
     about="`functions.f:0` and JSON between `<|tool_call_…|>` markers: Kimi K2",
     models={"kimi-k2": "[vllm] kimi_k2"},
-    auto_openers=_K2_OPENERS,
+    calls=_K2,
     markup=_MARKUP,
     # The turns behind the last answer without calls: those of the task at hand.
     thoughts=Thoughts(
@@ -106,8 +84,6 @@ conversation, and the arguments as a JSON object, for example:
     + RESULTS_FOLLOW,
     tool=function,
     between=", ",
-    write=write_each(_write_call, opening="<|tool_calls_section_begin|>", closing="<|tool_calls_section_end|>"),
-    trigger="<|tool_calls_section_begin|>",
     answer="the section of calls",
     noun="tool",
     special_tokens=True,
@@ -128,10 +104,11 @@ _K3 = Slots(
     # Arguments that were JSON when they were written into the history.
     noise=('<|open|>json type="object"<|sep|>', "<|open|>json<|sep|>", "<|close|>json<|sep|>"),
     entities=True,
+    style="kimi_k3_xml",  # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py
 )
 
 _K3_OPENERS = (
-    opener("<|open|>tools<|sep|>", _K3),
+    opener(_K3.trigger, _K3),
     opener("<|open|>toolscall tool=", _K3, consume=False),
     opener("<|open|>call tool=", _K3, consume=False),  # without the section
     opener(_THINK, lambda sink: ReasoningBlock(sink, _THOUGHT, _ANSWER)),
@@ -144,6 +121,7 @@ KIMI_K3 = Family(
     name="kimi_k3",
     about='`<|open|>call tool="f"<|sep|>` and `<|open|>argument key="x"<|sep|>`: Kimi K3',
     models={"kimi-k3": "[vllm] kimi_k3"},
+    calls=_K3,
     auto_openers=_K3_OPENERS,
     markup=_MARKUP,
     thoughts=Thoughts(
@@ -170,18 +148,9 @@ values as JSON:
     + RESULTS_FOLLOW,
     tool=function,
     between=",",
-    write=_K3.writer(*_K3_OPENERS),
     answer="the tools section",
     noun="tool",
     special_tokens=True,
-    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: kimi_k3. Each call has a section of
-    # its own here, so its number is always the same.
-    trigger="<|open|>tools<|sep|>",
-    xml_tag=(
-        '<|open|>tools<|sep|><|open|>call tool="{name}" index="1"<|sep|>',
-        "<|close|>call<|sep|><|close|>tools<|sep|>",
-        "kimi_k3_xml",
-    ),
 )
 
 FAMILIES = (KIMI_K2, KIMI_K3)

@@ -12,14 +12,13 @@ from ...model import Tool, ToolChoice
 from ...parsing.text.grammar import Where
 from .. import reading
 from ..base import Constraint
-from ..family import Family
+from ..family import Family, callable_tools
 from ..markup import Escape, Markup
-from ..prompt.tool_choice import callable_tools
 from ..prompt.tool_results import json_each
 from ..prompt.tools_json import definition_indented, function_indented
-from ..syntax.json import each, parameters, unmarked
+from ..syntax.json import PARAMETERS, Json
 from ..syntax.openers import bare_call, fork, json_calls, opener, pythonic_calls, shared
-from ..syntax.pythonic import PythonicWriter
+from ..syntax.pythonic import Python
 from .functionary import FUNCTION
 
 _MARKUP = Markup(
@@ -62,6 +61,7 @@ LLAMA3_JSON = Family(
         "llama-v3p[123]": "the same by Fireworks' names",
     },
     fine_tunes={"llama3.1-nemotron70b": "[card] Llama 3.1's template"},
+    calls=Json(call=PARAMETERS, between="; "),
     auto_openers=(_PYTHON_TAG,),
     own_openers=(
         bare_call('"name"', ":"),  # no marker: text may surround it
@@ -80,7 +80,6 @@ Only reply with a function call if the function exists in the list above. If it 
 natural language. When you receive a function's output, use it to format an answer to the original question.""",
     tool=function_indented,
     between="\n\n",
-    write=unmarked(each("", "", between="; ", entry=parameters)),
     results=json_each('{"output": ', "}"),
     answer="the JSON of the function call",
     constrain=_one_object,
@@ -88,7 +87,7 @@ natural language. When you receive a function's output, use it to format an answ
 
 _LIST = shared(
     "[",
-    pythonic_calls(bare=True),
+    Python(),
     r"\[[ \t\r\n]*\d{0,8}[A-Za-z_]",
     undecided=r"\[[ \t\r\n]*\d{0,8}",
     where=Where.START,
@@ -106,6 +105,7 @@ PYTHONIC = Family(
     about="a bare Python list of calls: Llama 3.2 1B and 3B, ToolACE, Gemma 3",
     fine_tunes={"toolace": "[vllm] pythonic"},
     alike={"gemma3": "ai.google.dev/gemma/docs/capabilities/function-calling"},
+    calls=Python(),
     auto_openers=(_LIST,),
     fallback=_JSON,
     markup=_MARKUP,
@@ -120,8 +120,6 @@ You SHOULD NOT include any other text in the response if you call a function.
 ]""",
     tool=definition_indented,
     between=",\n",
-    write=PythonicWriter("[", "]", (_LIST,)),
-    answer="the function call in that format",
 )
 
 # Under the JSON template of Llama 3.1, which engines offer for it, JSON stands between the tokens.
@@ -140,6 +138,7 @@ LLAMA4_PYTHONIC = Family(
     name="llama4_pythonic",
     about="a Python list of calls, perhaps between `<|python_start|>` and `<|python_end|>`: Llama 4",
     models={"llama4": "[vllm] llama4_pythonic"},
+    calls=Python(),
     auto_openers=(_PYTHON_START, _LIST),
     own_openers=(reading.LAST_PYTHON,),  # it explains itself before the list
     fallback=_JSON,
@@ -175,8 +174,6 @@ Here is a list of functions in JSON format that you can invoke:
 ]""",
     tool=definition_indented,
     between=",\n",
-    write=PythonicWriter("[", "]", (_PYTHON_START, _LIST)),
-    answer="the function call in that format",
     special_tokens=True,
 )
 

@@ -8,8 +8,7 @@ from ..family import Family
 from ..markup import Markup
 from ..prompt import escaping
 from ..prompt.thoughts import between
-from ..syntax.json import each
-from ..syntax.openers import json_calls
+from ..syntax.json import CALL, Json
 from ..syntax.slots import Slots
 
 _TAG = "longcat_tool_call"
@@ -20,7 +19,8 @@ _SLOTS = Slots(
     bare=True,
 )
 
-_OPENER = _SLOTS.opener((r"[{\[`\"']", json_calls(close=_SLOTS.closers)))  # the tags: since the models of 2026
+_JSON = Json(call=f"<{_TAG}>\n{CALL}\n</{_TAG}>", between="")
+_OPENER = _SLOTS.opener((r"[{\[`\"']", _JSON))  # the tags: since the models of 2026
 _THINK = ("<longcat_think>", "</longcat_think>")
 
 
@@ -36,12 +36,12 @@ LONGCAT = Family(
     name="longcat",
     about="JSON objects within `<longcat_tool_call>` tags: LongCat Flash",
     models={"longcat": "[vllm] longcat"},
+    calls=_JSON,
     auto_openers=(_OPENER,),
     fallback=reading.BARE_JSON,
     markup=Markup(
         reasoning=(_THINK,),
         ends=("</longcat_s>",),
-        closers=_SLOTS.closers,
         tags=("longcat_",),
     ),
     thoughts=between(_THINK),
@@ -67,9 +67,6 @@ When multiple functions need to be called simultaneously, each function call sho
 </{_TAG}>""",
     tool=_longcat_tool,
     between="\n\n",
-    write=each(f"<{_TAG}>\n", f"\n</{_TAG}>", between=""),
-    trigger=_SLOTS.trigger,
-    answer=_SLOTS.answer,
     special_tokens=True,
 )
 

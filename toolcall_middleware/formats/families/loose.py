@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ...model import ToolCall
 from ...parsing.calls.json_calls import JsonCalls, JsonCallSyntax
 from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
 from ...parsing.calls.react_calls import ReactCall
@@ -19,13 +18,12 @@ from ...parsing.text.grammar import Context, Opener, Where
 from .. import reading
 from ..family import Family
 from ..markup import Escape, Markup
-from ..prompt.escaping import arguments_json, dump
 from ..prompt.tool_results import RESULTS_FOLLOW
 from ..syntax.function_tags import FREE_TOOL_TAG, NAME, TOOL_TAG
-from ..syntax.json import each, unmarked
-from ..syntax.named import write_each
-from ..syntax.pythonic import PythonicWriter
-from ..syntax.xml import Tags, TagWriter
+from ..syntax.json import Json
+from ..syntax.named import Named
+from ..syntax.pythonic import Python
+from ..syntax.slots import Slots
 
 _WS = r"[ \t]{0,8}"
 _LINE = r"\r?\n[ \t\r\n]{0,8}"
@@ -69,6 +67,7 @@ _REACT = Opener(
 REACT = Family(
     name="react",
     about="lines of `Action:` and `Action Input:` with JSON: what ReAct prompts ask for",
+    calls=Named(call="Action: {name}\nAction Input: {arguments}", between="\n", objects=True),
     auto_openers=(_REACT,),
     fallback=_JSON,
     markup=Markup(escapes=(Escape("Action", rf":{_WS}[^\s:]{{1,128}}{_WS}{_LINE}Action Input:"),)),
@@ -83,20 +82,11 @@ To use a tool, answer with these two lines; the input is a JSON object:
 {{example}}
 
 {RESULTS_FOLLOW}""",
-    trigger="Action: ",
-    write=unmarked(
-        write_each(lambda _, call: f"Action: {call.name}\nAction Input: {arguments_json(call.arguments)}", between="\n")
-    ),
     answer="the lines Action: and Action Input:",
     noun="tool",
 )
 
 # -- JSON ------------------------------------------------------------------------------------------------------------
-
-
-def _entry(_number: int, call: ToolCall) -> str:
-    return f'{{"action": {dump(call.name)}, "action_input": {arguments_json(call.arguments)}}}'
-
 
 # Behind `Action:`, in a code block, as create_structured_chat_agent asks for it.
 _BLOB = Opener(
@@ -122,6 +112,7 @@ _BLOB = Opener(
 ACTION_JSON = Family(
     name="action_json",
     about='`{"action": …, "action_input": …}`: what LangChain\'s JSON agents ask for',
+    calls=Json(call='{"action": "{name}", "action_input": {arguments}}'),
     auto_openers=(_BLOB,),
     fallback=_JSON,
     prompt=f"""\
@@ -135,20 +126,15 @@ To use a tool, answer with nothing but a JSON object in this form:
 {{example}}
 
 {RESULTS_FOLLOW}""",
-    write=unmarked(each("", "", entry=_entry)),
     answer="the JSON object with action and action_input",
     noun="tool",
 )
-
-
-def _message(_number: int, call: ToolCall) -> str:
-    return f'{{"function_call": {{"name": {dump(call.name)}, "arguments": {dump(call.arguments)}}}}}'
-
 
 # https://platform.openai.com/docs/api-reference/chat (`function_call`, which `tool_calls` has replaced)
 FUNCTION_CALL = Family(
     name="function_call",
     about='`{"function_call": {"name": …, "arguments": …}}`: OpenAI\'s older messages, written as text',
+    calls=Json(call='{"function_call": {"name": "{name}", "arguments": {encoded}}}'),
     fallback=_JSON,
     prompt=f"""\
 # Functions
@@ -161,7 +147,6 @@ To call a function, answer with nothing but a JSON object in this form; the argu
 {{example}}
 
 {RESULTS_FOLLOW}""",
-    write=unmarked(each("", "", entry=_message)),
     answer="the JSON object with function_call",
 )
 
@@ -185,6 +170,7 @@ _CODE = Opener(
 TOOL_CODE = Family(
     name="tool_code",
     about="Python calls in a code block of `tool_code`: what Gemma 3 and Gemini's prompts ask for",
+    calls=Python(open="```tool_code\n", between="\n", close="\n```"),
     auto_openers=(_CODE,),
     fallback=_JSON,
     markup=Markup(escapes=(Escape("```", r"tool_code\b"),)),
@@ -199,23 +185,21 @@ To call functions, answer with a code block in this form, one call a line:
 {{example}}
 
 {RESULTS_FOLLOW}""",
-    write=PythonicWriter("```tool_code\n", "\n```", (_CODE,), between="\n"),
     answer="the tool_code block",
 )
 
 # -- tags ------------------------------------------------------------------------------------------------------------
 
-
-class _TagWriter(TagWriter):
-    """Every tag in a value may be one of the call's."""
-
-    suspicious = re.compile("<")
-
-
 # https://docs.roocode.com/basic-usage/how-tools-work, and https://github.com/cline/cline, which Roo Code comes from
 TOOL_TAGS = Family(
     name="tool_tags",
     about="a tag with the tool's name, in it one for each parameter: Cline's and Roo Code's own form",
+    calls=Slots(
+        call="<{name}>\n{slots}</{name}>",
+        slot="<{key}>{value}</{key}>\n",
+        names=rf"(?!(?:think|tool_call)\Z){NAME}",  # these tags are read as what they are elsewhere
+        keys=NAME,
+    ),
     auto_openers=(TOOL_TAG,),
     own_openers=(FREE_TOOL_TAG,),
     fallback=_JSON,
@@ -231,17 +215,6 @@ are, lists and objects as JSON:
 {{example}}
 
 {RESULTS_FOLLOW}""",
-    write=_TagWriter(
-        Tags(
-            call="<{name}>\n",
-            call_end="</{name}>",
-            parameter="<{key}>",
-            parameter_end="</{key}>",
-            key=NAME,
-            name=rf"(?!(?:think|tool_call)\Z){NAME}",  # these tags are read as what they are elsewhere
-        ),
-        (FREE_TOOL_TAG,),
-    ),
     answer="the tool's tag",
     noun="tool",
 )

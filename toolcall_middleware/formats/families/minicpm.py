@@ -31,6 +31,7 @@ MINICPM5 = Family(
     name="minicpm5",
     about='`<function name="f">` and `<param name="x">`: MiniCPM 5',
     models={"minicpm5": "[sglang] minicpm5"},
+    calls=SLOTS,
     auto_openers=OPENERS,
     markup=Markup(tags=(r"function[\sĠ]*name\s*=",)),
     prompt="""\
@@ -46,7 +47,6 @@ To call a function, answer in this form, one <param> for each argument, values a
 
 The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.""",
     tool=function,
-    write=SLOTS.writer(*OPENERS),
     answer="the call",
 )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 
 from ...model import Tool
-from ...parsing.calls.nested_calls import NestedCalls
 from ...parsing.text.grammar import beginnings
 from ...parsing.text.reasoning import OpenedReasoning
 from ..family import Family
@@ -18,7 +17,7 @@ from ..prompt.tool_results import between_tags, guarded
 from ..prompt.tools_json import definition
 from ..syntax.bare_invoke import BARE_INVOKE
 from ..syntax.function_tags import TOOL_TAG
-from ..syntax.nested_xml import NestedXmlWriter
+from ..syntax.nested_xml import Elements
 from ..syntax.openers import fork, json_calls, opener
 from ..syntax.slots import Slots
 
@@ -27,13 +26,13 @@ INVOKE = Slots(
     call='<invoke name="{name}">\n{slots}</invoke>',
     slot='<parameter name="{key}">{value}</parameter>\n',
     close="\n</minimax:tool_call>",
+    style="minimax_xml",  # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: minimax
 )
 
 _MARKUP = Markup(
     reasoning=(("<mm:think>", "</mm:think>"),),
     stops=("]~b]",),
     ends=("[e~[", "]<]minimax[>[</tool_call>"),  # M3 ends plain answers with it, too
-    closers=INVOKE.closers,
     tags=("minimax:", r"\]minimax\[>", r"invoke\s+name\s*=", r"parameter\s+name\s*=", "/(?:invoke|parameter)>"),
     escapes=(Escape(r"\[", r"e~\["), Escape(r"\]", r"(?:~!?b[\[\]]|![a-z]~\[)")),
 )
@@ -44,7 +43,8 @@ def _json_tool(tool: Tool) -> str:
 
 
 _MARK = "]<]minimax[>["
-_NESTED = fork(("", lambda sink: NestedCalls(sink, _MARK, "tool_call")), again=f"{_MARK}<tool_call>")
+_ELEMENTS = Elements(mark=_MARK, wrapper="tool_call", style="minimax_m3_xml")  # of the same module
+_NESTED = fork(("", _ELEMENTS), again=_ELEMENTS.marker)
 _calls = fork(
     (r"\{|\[", json_calls(close=INVOKE.closers)),
     (re.escape(_MARK), _NESTED),  # M3 writes the marker of M2 before its own
@@ -59,6 +59,7 @@ MINIMAX_M2 = Family(
     name="minimax_m2",
     about='`<invoke name="f">` and `<parameter name="x">` within `<minimax:tool_call>`: MiniMax M2',
     models={"minimax-m2": "[card] MiniMax-M2.5, docs/tool_calling_guide.md: the same syntax as M2"},
+    calls=INVOKE,
     auto_openers=_OPENERS,
     markup=_MARKUP,
     thoughts=Thoughts(
@@ -87,20 +88,15 @@ When making tool calls, use XML format to invoke tools and pass parameters:
 </invoke>
 </minimax:tool_call>""",
     tool=_json_tool,
-    write=INVOKE.writer(*_OPENERS),
     results=between_tags("<response>", "</response>"),
-    answer=INVOKE.answer,
     noun="tool",
-    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: minimax
-    trigger=INVOKE.trigger,
-    xml_tag=INVOKE.tag("minimax_xml"),
 )
 
 _M3_OPENERS = (
     _M2_CALLS,
-    opener(f"{_MARK}<tool_call>", lambda sink: NestedCalls(sink, _MARK, "tool_call")),
+    *_ELEMENTS.openers,
     # Without the wrapper around the calls.
-    opener(f"{_MARK}<invoke name=", lambda sink: NestedCalls(sink, _MARK, "tool_call"), consume=False),
+    opener(f"{_MARK}<invoke name=", _ELEMENTS, consume=False),
     *BARE_INVOKE,
 )
 
@@ -109,6 +105,7 @@ MINIMAX_M3 = Family(
     name="minimax_m3",
     about='`<invoke name="f">` and an element for each argument, all behind `]<]minimax[>[`: MiniMax M3',
     models={"minimax-m3": "[vllm] minimax_m3"},
+    calls=_ELEMENTS,
     auto_openers=_M3_OPENERS,
     markup=_MARKUP,
     thoughts=Thoughts(
@@ -136,18 +133,10 @@ containing nested objects or arrays are recursively expanded into XML elements. 
 {_MARK}<invoke name="tool-name-2">{_MARK}<param-1>value-1{_MARK}</param-1>{_MARK}</invoke>
 {_MARK}</tool_call>""",
     tool=_json_tool,
-    write=NestedXmlWriter(_MARK, "tool_call", _M3_OPENERS),
     results=between_tags("<response>", "</response>"),
     answer="the tool call block",
     noun="tool",
     special_tokens=True,
-    # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: minimax_m3
-    trigger=f"{_MARK}<tool_call>",
-    xml_tag=(
-        f'{_MARK}<tool_call>\n{_MARK}<invoke name="{{name}}">',
-        f"{_MARK}</invoke>\n{_MARK}</tool_call>",
-        "minimax_m3_xml",
-    ),
 )
 
 FAMILIES = (MINIMAX_M2, MINIMAX_M3)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 
-from ...model import ToolCall
 from ..family import Family
-from ..markup import Markup
-from ..prompt.escaping import arguments_json
 from ..prompt.tool_results import RESULTS_FOLLOW
-from ..syntax.named import write_each
+from ..syntax.named import Named
 from ..syntax.openers import opener
 from ..syntax.slots import slot_calls
 
-_CALLS = slot_calls(
+_READ = slot_calls(
     call=re.compile(
         r"(?:<server_name>[^<]{0,256}</server_name>[ \t\r\n]{0,64})?"
         r"<tool_name>[ \t\r\n]{0,64}(?P<name>[^<\s](?:[^<\n]{0,254}[^<\s])?)[ \t\r\n]{0,64}</tool_name>"
@@ -31,19 +28,21 @@ _CALLS = slot_calls(
 
 _SERVER = "generic-extras"  # where its template puts tools that it knows nothing of
 
-
-def _write_call(_number: int, call: ToolCall) -> str:
-    head = f"<server_name>{_SERVER}</server_name>\n<tool_name>{call.name}</tool_name>"
-    return f"{head}\n<arguments>\n{arguments_json(call.arguments)}\n</arguments>"
-
+_CALLS = Named(
+    open="<use_mcp_tool>\n",
+    call=f"<server_name>{_SERVER}</server_name>\n<tool_name>{{name}}</tool_name>\n"
+    "<arguments>\n{arguments}\n</arguments>",
+    between="\n",
+    close="\n</use_mcp_tool>",
+)
 
 # llama.cpp: models/templates/MiroThinker-v1.jinja (the calls; the words are ours)
 MIROTHINKER = Family(
     name="mirothinker",
     about="`<tool_name>` and JSON in `<arguments>` within `<use_mcp_tool>`: MiroThinker",
     models={"mirothinker": "[llama.cpp] MiroThinker-v1"},
-    auto_openers=(opener("<use_mcp_tool>", _CALLS),),
-    markup=Markup(closers=("</use_mcp_tool>",), tags=("use_mcp_tool>",)),
+    calls=_CALLS,
+    auto_openers=(opener(_CALLS.marker, _READ),),
     prompt=f"""\
 # Tools
 
@@ -58,8 +57,6 @@ answer:
 
 """
     + RESULTS_FOLLOW,
-    write=write_each(_write_call, opening="<use_mcp_tool>\n", closing="\n</use_mcp_tool>", between="\n"),
-    trigger="<use_mcp_tool>",
     answer="the call within <use_mcp_tool></use_mcp_tool> tags",
     noun="tool",
 )

@@ -14,13 +14,13 @@ from .. import reading
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt import escaping
-from ..prompt.escaping import arguments_json
 from ..prompt.thoughts import between
 from ..prompt.tool_results import as_json, said
 from ..prompt.tools_json import function
-from ..syntax.json import listed, short_id, with_id
-from ..syntax.named import write_each
-from ..syntax.openers import fork, json_calls, named_calls
+from ..syntax.json import CALL, Json
+from ..syntax.named import Named
+from ..syntax.openers import fork
+from ..syntax.shape import short_id
 
 _THINK = ("[THINK]", "[/THINK]")
 _MARKUP = Markup(
@@ -34,13 +34,14 @@ _MARKUP = Markup(
     ),
 )
 
-_mistral_list = json_calls(close=())
-_mistral_named = named_calls(
-    name_ends=("[ARGS]", "[CALL_ID]", "{"),
+_LIST = Json(open="[TOOL_CALLS] [", call=CALL[:-1] + ', "id": "{id}"}', between=", ", close="]")
+_NAMED = Named(
+    call="[TOOL_CALLS]{name}[ARGS]{arguments}",
+    alone=True,
     call_id=("[CALL_ID]", "[ARGS]"),
-    reopen=("[TOOL_CALLS]", "[TOOL_RESULTS]", "[INST]", "</s>"),
+    reopen=(_LIST.marker, *_MARKUP.stops, "</s>"),
 )
-_mistral = fork((r"[{\[]", _mistral_list), (r"[^\s{\[]", _mistral_named))
+_mistral = fork((r"[{\[]", _LIST), (r"[^\s{\[]", _NAMED))
 
 OPENERS = (
     Opener(  # the marker may repeat
@@ -76,6 +77,7 @@ MISTRAL_OLD = Family(
         "ministral": "[mistral] v3: the 8B of 2024",
         "pixtral": "[mistral] v3 and v7",
     },
+    calls=_LIST,
     auto_openers=OPENERS,
     fallback=reading.BARE_JSON,
     markup=_MARKUP,
@@ -91,10 +93,7 @@ If you call tools, do not attempt to interpret them or otherwise provide a respo
 result that you can interpret for the user.""",
     tool=function,
     between=", ",
-    write=listed("[TOOL_CALLS] [", "]", entry=with_id),
     results=_results_with_ids,
-    trigger="[TOOL_CALLS]",
-    answer="[TOOL_CALLS] and the JSON list",
     noun="tool",
     special_tokens=True,
 )
@@ -122,6 +121,7 @@ MISTRAL_V11 = Family(
         "devstral": "[mistral] v11 and v13",
         "magistral": "[mistral] v11 and v13",
     },
+    calls=_NAMED,
     auto_openers=OPENERS,
     markup=_MARKUP,
     thoughts=between(_THINK),
@@ -135,10 +135,8 @@ another. For example:
 The results come in the next message, between [TOOL_RESULTS] and [/TOOL_RESULTS]. Never write a result yourself.""",
     tool=function,
     between=", ",
-    write=write_each(lambda _, call: f"[TOOL_CALLS]{call.name}[ARGS]{arguments_json(call.arguments)}"),
     results=_mistral_results,
-    trigger="[TOOL_CALLS]",
-    answer="[TOOL_CALLS] and the call",
+    answer=f"{_NAMED.marker} and the call",
     noun="tool",
     special_tokens=True,
 )

@@ -56,8 +56,9 @@ MUSE_GLIMMER = Family(
         "muse-glimmer": "[sglang] muse",
         "muse-spark": "of which Glimmer is a distillate; its own template is not published",
     },
+    calls=_INVOKE,
     auto_openers=(*_CALLS, *_MESSAGES, END),  # gpt-oss's messages are some of its
-    markup=Markup(stops=("<|start|>tool ",), ends=("<|eom|>", "<|eot|>"), closers=_INVOKE.closers, tags=("atem:",)),
+    markup=Markup(stops=("<|start|>tool ",), ends=("<|eom|>", "<|eot|>"), tags=("atem:",)),
     prompt="""\
 # Tools
 
@@ -72,7 +73,6 @@ To call functions, answer with a block in this form. Strings stand in it as they
 
 """
     + RESULTS_FOLLOW,
-    write=_INVOKE.writer(*_CALLS, *_MESSAGES),
     answer=f"the {_INVOKE.trigger} block",
     special_tokens=True,
 )

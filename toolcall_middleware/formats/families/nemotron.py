@@ -6,25 +6,22 @@ from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import json_list
-from ..syntax.json import listed
-from ..syntax.openers import json_calls, opener
+from ..syntax.json import Json
 
-_OPENERS = (
-    opener("<TOOLCALL>", json_calls(close=("</TOOLCALL>",))),
-    opener("<toolcall>", json_calls(close=("</toolcall>",))),  # Nemotron Mini
-)
+_LIST = Json(open="<TOOLCALL>[", between=", ", close="]</TOOLCALL>")
+_MINI = Json(open="<toolcall>[", close="]</toolcall>")  # Nemotron Mini
 
 # https://huggingface.co/nvidia/NVIDIA-Nemotron-Nano-9B-v2 (llama.cpp: models/templates/NVIDIA-Nemotron-Nano-v2.jinja)
 NEMOTRON = Family(
     name="nemotron",
     about="a JSON list within `<TOOLCALL>` tags: Nemotron Nano v2, Llama-Nemotron Super",
     fine_tunes={"nemotron": "[llama.cpp] NVIDIA-Nemotron-Nano-v2, Llama-3_3-Nemotron-Super-49B-v1_5"},
-    auto_openers=_OPENERS,
+    calls=_LIST,
+    auto_openers=(*_LIST.openers, *_MINI.openers),
     fallback=reading.BARE_JSON,
     markup=Markup(
         stops=("<TOOL_RESPONSE>",),
         ends=("<SPECIAL_12>",),
-        closers=("</TOOLCALL>",),
         tags=("(?i:toolcall>)", r"(?:SPECIAL|extra_id)_\d{1,3}>"),
     ),
     prompt="""\
@@ -41,10 +38,7 @@ The user will execute tool-calls and return responses from tool(s) in this forma
 Based on the tool responses, you can call additional tools if needed, correct tool calls if any errors are found, or \
 just respond to the user.""",
     between=", ",
-    write=listed("<TOOLCALL>[", "]</TOOLCALL>"),
     results=json_list("<TOOL_RESPONSE>", "</TOOL_RESPONSE>"),
-    trigger="<TOOLCALL>",
-    answer="the list of calls within <TOOLCALL></TOOLCALL> tags",
     noun="tool",
 )
 

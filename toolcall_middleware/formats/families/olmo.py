@@ -5,15 +5,15 @@ from __future__ import annotations
 from ..family import Family
 from ..markup import Markup
 from ..syntax.bare_invoke import invoke
-from ..syntax.openers import fork, pythonic_calls, shared
-from ..syntax.pythonic import JSON_WORDS, PythonicWriter, single
+from ..syntax.openers import fork, shared
+from ..syntax.pythonic import Python, single
 
-_olmo3 = pythonic_calls(brackets=False, close=("</function_calls>",))
+_CALLS = Python(open="<function_calls>\n", between="\n", close="\n</function_calls>", json_words=True, quote=single)
 _OPENERS = (
     shared(
-        "<function_calls>",
+        _CALLS.marker,
         fork(
-            (r"[^<\s]", _olmo3),
+            (r"[^<\s]", _CALLS),
             ("<", invoke("function_calls")),
         ),
         "",
@@ -25,6 +25,7 @@ OLMO3 = Family(
     name="olmo3",
     about="Python calls, one a line, within `<function_calls>`: Olmo 3",
     models={"olmo3": "[vllm] olmo3"},
+    calls=_CALLS,
     auto_openers=_OPENERS,
     markup=Markup(tags=("function_(?:call|result|response)",)),
     prompt="""\
@@ -46,15 +47,6 @@ Here are the available functions:
 <functions>
 {tools}
 </functions>""",
-    write=PythonicWriter(
-        "<function_calls>\n",
-        "\n</function_calls>",
-        _OPENERS,
-        between="\n",
-        words=JSON_WORDS,
-        quote=single,
-    ),
-    answer="the call within <function_calls></function_calls> tags",
 )
 
 FAMILIES = (OLMO3,)

@@ -7,14 +7,14 @@ from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.tool_results import json_each
 from ..prompt.tools_json import function
-from ..syntax.json import listed
-from ..syntax.openers import json_calls, opener
+from ..syntax.json import Json
 from .granite import PIPED
 
+_LIST = Json(open="functools[", between=", ", close="]")
 _OPENERS = (
-    opener("functools[", json_calls(in_list=True)),
+    *_LIST.openers,
     PIPED,  # the tokenizer's own marker, which prompts differ about
-    opener("<|tool_calls|>", json_calls(close=("<|/tool_calls|>",))),
+    *Json(open="<|tool_calls|>[", close="]<|/tool_calls|>").openers,
 )
 
 # https://huggingface.co/microsoft/Phi-4-mini-instruct (vLLM: examples/tool_chat_template_phi4_mini.jinja)
@@ -23,6 +23,7 @@ PHI4_MINI = Family(
     about="a JSON list behind `functools`: Phi 4 mini",
     models={"phi4-mini": "vLLM: phi4_mini_json, examples/tool_chat_template_phi4_mini.jinja"},
     alike={"firefunction-v2": "[llama.cpp] llama-3-firefunction-v2"},
+    calls=_LIST,
     auto_openers=_OPENERS,
     fallback=reading.BARE_JSON,
     markup=Markup(escapes=(Escape("functools", r"\["),)),
@@ -46,10 +47,7 @@ provided samples
 
 {tools}""",
     tool=function,
-    write=listed("functools[", "]"),
     results=json_each('{"result": ', "}"),
-    trigger="functools",
-    answer="functools and the JSON list",
 )
 
 FAMILIES = (PHI4_MINI,)

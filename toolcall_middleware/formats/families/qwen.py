@@ -27,7 +27,7 @@ from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.bare_invoke import NO_INVOKE
 from ..syntax.function_tags import FUNCTIONS, TOOL_TAG
-from ..syntax.json import TOOL_CALL_JSON, each
+from ..syntax.json import TOOL_CALL, TOOL_CALL_JSON
 from ..syntax.openers import json_calls, opener, shared
 from . import minicpm
 
@@ -39,7 +39,6 @@ MARKUP = Markup(
 )
 
 _TOOL_RESPONSE = between_tags("<tool_response>\n", "\n</tool_response>")
-_TAGS = "the call within <tool_call></tool_call> tags"
 # The prompt lists the tools within <tools>, and Qwen 2.5 Coder writes its calls in that tag, too. `bare` tells a call
 # from a tool's definition, which the model may repeat there.
 _OPENERS = (TOOL_CALL_JSON, opener("<tools>", json_calls(bare=True, close=("</tools>",))))
@@ -65,6 +64,7 @@ HERMES = Family(
         "smollm3": "[card] SmolLM3: hermes",
         "nanbeige": "[card] the chat template of Nanbeige4.1-3B",
     },
+    calls=TOOL_CALL,
     auto_openers=_OPENERS,
     fallback=reading.BARE_JSON,
     markup=MARKUP,
@@ -91,10 +91,7 @@ For each function call, return a json object with function name and arguments wi
 {"name": <function-name>, "arguments": <args-json-object>}
 </tool_call>""",
     tool=function,
-    write=each("<tool_call>\n", "\n</tool_call>"),
     results=_TOOL_RESPONSE,
-    trigger="<tool_call>",
-    answer=_TAGS,
     needs_user=True,
 )
 
@@ -109,7 +106,6 @@ FUNCTION_OPENERS = (
 
 # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: qwen_3_coder
 FUNCTION_TRIGGER = "<tool_call>\n<function="
-FUNCTION_TAG = ("<tool_call>\n<function={name}>\n", "\n</function>\n</tool_call>", "qwen_xml")
 
 FUNCTION_PROMPT = """\
 # Tools
@@ -162,6 +158,7 @@ QWEN3_CODER = Family(
         "mimo": "[sglang] mimo",
         "intern-s2": "[sglang] docs_new/cookbook, Intern-S2-Preview: qwen3_coder",
     },
+    calls=FUNCTIONS,
     auto_openers=FUNCTION_OPENERS,
     markup=MARKUP,
     thoughts=Thoughts(
@@ -178,11 +175,8 @@ QWEN3_CODER = Family(
     ),
     prompt=FUNCTION_PROMPT % ("", _QWEN_MORE),
     tool=function,
-    write=FUNCTIONS.writer(*FUNCTION_OPENERS),
     results=_TOOL_RESPONSE,
-    answer=_TAGS,
     trigger=FUNCTION_TRIGGER,
-    xml_tag=FUNCTION_TAG,
     # https://huggingface.co/Qwen/Qwen3.5-4B, chat_template.jinja: "No user query found in messages."
     needs_user=True,
 )

@@ -13,8 +13,8 @@ _FUNCTIONS = Slots(
     slot="<parameter={key}>{value}</parameter>\n",
     name_in_slot=True,
     noise=("</function_invocation>",),
+    style="qwen_xml",
 )
-_OPENERS = (_FUNCTIONS.opener(),)
 _SEED_THINK = ("<seed:think>", "</seed:think>")
 _THINK = "think_never_used_51bce0c785ca2f68081bfa7d91973934"  # Seed 1.6 and later
 
@@ -23,11 +23,10 @@ SEED_OSS = Family(
     name="seed_oss",
     about="`<function=f>` and `<parameter=x>` within `<seed:tool_call>`: Seed OSS",
     models={"seed-oss": "[llama.cpp] ByteDance-Seed-OSS"},
-    auto_openers=_OPENERS,
+    calls=_FUNCTIONS,
     markup=Markup(
         reasoning=(_SEED_THINK, (f"<{_THINK}>", f"</{_THINK}>")),
         ends=("<seed:eos>",),
-        closers=_FUNCTIONS.closers,
         tags=("seed:", "think_never_used_"),
     ),
     thoughts=between(_SEED_THINK),
@@ -48,11 +47,6 @@ multiple lines</parameter>
 </seed:tool_call>""",
     tool=function,
     between=", ",
-    write=_FUNCTIONS.writer(*_OPENERS),
-    answer=_FUNCTIONS.answer,
-    # Qwen3-Coder's elements: xgrammar's style for those leaves values on one line or on lines of their own.
-    trigger=_FUNCTIONS.trigger,
-    xml_tag=_FUNCTIONS.tag("qwen_xml", before_end="\n"),
     noun="tool",
     special_tokens=True,
 )

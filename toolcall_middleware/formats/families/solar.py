@@ -5,31 +5,22 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 
 from __future__ import annotations
 
-from ...model import ToolCall
 from ...parsing.calls.reasoning_block import ReasoningBlock
 from ..family import Family
 from ..markup import Markup
-from ..prompt.escaping import arguments_json
 from ..prompt.thoughts import between
 from ..prompt.tool_results import RESULTS_FOLLOW
 from ..prompt.tools_json import definition
-from ..syntax.json import short_id
-from ..syntax.named import write_each
-from ..syntax.openers import ignored, named_calls, opener
+from ..syntax.named import Named
+from ..syntax.openers import ignored, opener
 from ..syntax.slots import Slots
 
 _THINK = ("<|think:start|>", "<|think:end|>")
-_MARKUP = Markup(reasoning=(_THINK,), closers=("<|tool_call:end|>",))
+_MARKUP = Markup(reasoning=(_THINK,))
 
-_CALL = opener(
-    "<|tool_call:begin|>",
-    named_calls(
-        item=("<|tool_call:begin|>",),
-        leading="<|tool_call:name|>",
-        name_ends=("<|tool_call:args|>",),
-        item_close=("<|tool_call:end|>",),
-    ),
-    consume=False,
+_CALLS = Named(
+    call="<|tool_call:begin|>{id}<|tool_call:name|>{name}<|tool_call:args|>{arguments}<|tool_call:end|>",
+    separated=True,
 )
 
 _ALONE = (
@@ -39,17 +30,12 @@ _ALONE = (
 )
 
 
-def _write_call(_number: int, call: ToolCall) -> str:
-    head = f"<|tool_call:begin|>{short_id(call.id)}<|tool_call:name|>{call.name}"
-    return f"{head}<|tool_call:args|>{arguments_json(call.arguments)}<|tool_call:end|>"
-
-
 # https://huggingface.co/upstage/Solar-Open-100B (llama.cpp: models/templates/upstage-Solar-Open-100B.jinja)
 SOLAR_OPEN = Family(
     name="solar_open",
     about="an id, the name and JSON between `<|tool_call:…|>` markers: Solar Open",
     models={"solar-open": "[llama.cpp] upstage-Solar-Open-100B"},
-    auto_openers=(_CALL,),
+    calls=_CALLS,
     own_openers=_ALONE,
     markup=_MARKUP,
     thoughts=between(_THINK),
@@ -70,8 +56,6 @@ For example:
 """
     + RESULTS_FOLLOW,
     tool=lambda tool: f"<|tool:begin|>{definition(tool)}<|tool:end|>",
-    write=write_each(_write_call),
-    trigger="<|tool_call:begin|>",
     answer="the tool calls",
     noun="tool",
     special_tokens=True,
@@ -83,13 +67,14 @@ _ARGUMENTS = Slots(
     mark="<|tool_",
 )
 
-_OPENERS = (opener("<|tool_call:start|>", _ARGUMENTS, consume=False),)
+_OPENERS = (opener(_ARGUMENTS.trigger, _ARGUMENTS, consume=False),)
 
 # https://github.com/vllm-project/vllm (tests/tool_parsers/test_solar_open2_tool_parser.py); the words are ours.
 SOLAR_OPEN2 = Family(
     name="solar_open2",
     about="the name, `<|tool_arg:start|>` and `<|tool_arg:value|>` within `<|tool_call:start|>`: Solar Open 2",
     models={"solar-open2": "[vllm] solar_open2"},
+    calls=_ARGUMENTS,
     auto_openers=_OPENERS,
     markup=_MARKUP,
     thoughts=between(_THINK),
@@ -104,7 +89,6 @@ To invoke tools, answer in this form, with each argument on a line of its own:
 
 """
     + RESULTS_FOLLOW,
-    write=_ARGUMENTS.writer(*_OPENERS),
     answer="the tool calls",
     noun="tool",
     special_tokens=True,

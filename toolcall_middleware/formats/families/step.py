@@ -13,7 +13,7 @@ from ..prompt.tools_json import function
 from ..syntax.function_tags import FUNCTIONS
 from ..syntax.openers import shared
 from ..syntax.slots import Slots
-from .qwen import FUNCTION_OPENERS, FUNCTION_PROMPT, FUNCTION_TAG, FUNCTION_TRIGGER
+from .qwen import FUNCTION_OPENERS, FUNCTION_PROMPT, FUNCTION_TRIGGER
 
 _MARKUP = Markup(tags=("steptml:",))
 
@@ -34,6 +34,7 @@ STEP3 = Family(
     name="step3",
     about='`<steptml:invoke name="f">` within `<｜tool_calls_begin｜>`: Step 3',
     models={"step3": "[sglang] step3"},
+    calls=STEPS,
     auto_openers=_OPENERS,
     markup=_MARKUP,
     prompt="""\
@@ -54,7 +55,6 @@ Note:
 * You can invoke one or more tools in parallel.
 * Each tool call must be complete and self-contained.""",
     tool=function,
-    write=STEPS.writer(*_OPENERS),
     answer=f"the calls between {STEPS.trigger} and {STEPS.closers[0]}",
     noun="tool",
     special_tokens=True,
@@ -68,6 +68,7 @@ STEP3P5 = Family(
         "step3.[5-9]": "[llama.cpp] StepFun3.7-Flash",
         "step5": "no template is published yet; the engines' code for it is made of Step 3.5's",
     },
+    calls=FUNCTIONS,
     auto_openers=FUNCTION_OPENERS,
     markup=_MARKUP,
     thoughts=Thoughts(
@@ -79,11 +80,8 @@ STEP3P5 = Family(
     ),
     prompt=FUNCTION_PROMPT % (" in JSONSchema format", ""),
     tool=function,
-    write=FUNCTIONS.writer(*FUNCTION_OPENERS),
     results=between_tags("<tool_response>", "</tool_response>", between=""),
-    answer="the call within <tool_call></tool_call> tags",
     trigger=FUNCTION_TRIGGER,
-    xml_tag=FUNCTION_TAG,
 )
 
 FAMILIES = (STEP3, STEP3P5)

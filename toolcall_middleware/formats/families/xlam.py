@@ -6,21 +6,20 @@ from collections.abc import Sequence
 
 from ...json_schema import compact
 from ...model import Tool, ToolChoice
-from ...parsing.calls.json_calls import JsonCalls, JsonCallSyntax
 from ...parsing.text.grammar import Opener, Where, beginnings
 from ..base import Constraint
-from ..family import Family
-from ..prompt.tool_choice import callable_tools
+from ..family import Family, callable_tools
 from ..prompt.tools_json import function_indented
-from ..syntax.json import TOOL_CALL_JSON, listed, unmarked
+from ..syntax.json import TOOL_CALL_JSON, Json
 from .mistral import OPENERS as MISTRAL_OPENERS
 
+_CALLS = Json(open="[", between=", ", close="]")
 _LIST = Opener(
     pattern=r"\[[ \t\r\n]{0,32}\{[ \t\r\n]{0,32}[\"']name[\"'][ \t\r\n]{0,32}:",
     partial=beginnings("[", "{", '"name"', ":").replace('"', "[\"']"),
     where=Where.FENCE,
     consume=False,
-    body=lambda sink, _: JsonCalls(sink, JsonCallSyntax(bare=True)),
+    body=lambda sink, _: _CALLS(sink),
     fences=frozenset({"json"}),
 )
 
@@ -40,6 +39,7 @@ XLAM = Family(
         "xlam": "[vllm] xlam",
         "llama-xlam": "[vllm] xlam",
     },
+    calls=_CALLS,
     own_openers=(
         *MISTRAL_OPENERS,
         TOOL_CALL_JSON,
@@ -59,7 +59,6 @@ in plain text. The available tools are:
 {tools}""",
     tool=function_indented,
     between="\n\n",
-    write=unmarked(listed("[", "]")),
     answer="the JSON array of calls",
     noun="tool",
     constrain=_list_of_objects,

@@ -22,7 +22,7 @@ NAME = r"\w[\w.\-]{0,63}"
 _CALL = "<tool_call>\n<function={name}>\n{slots}</function>\n</tool_call>"
 _SLOT = "<parameter={key}>\n{value}\n</parameter>\n"
 _NOISE = ("</function_invocation>",)  # Qwen 3.6, in addition to the others
-FUNCTIONS = Slots(call=_CALL, slot=_SLOT, name_in_slot=True, noise=_NOISE)
+FUNCTIONS = Slots(call=_CALL, slot=_SLOT, name_in_slot=True, noise=_NOISE, style="qwen_xml")
 
 
 def tool_tag(read: Slots) -> Opener:

@@ -6,8 +6,10 @@ odd is read back, and a turn with a call that does not come back is written in J
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -20,6 +22,7 @@ from ..prompt import escaping
 from ..prompt.tool_results import said
 from .openers import Make
 from .round_trip import comes_back
+from .shape import Shape, WriteCalls
 
 _NAME = re.compile(r"[^\s{}<>\[\]\"'`,:]{1,256}")
 _KEY = re.compile(r"[A-Za-z_][\w\-.]{0,255}")
@@ -32,28 +35,57 @@ class _CannotWrite(ValueError):
     """The notation has no way to write it."""
 
 
-class GemmaWriter:
-    """Writes calls, definitions and results with one kind of markers."""
+@dataclass(frozen=True, kw_only=True)
+class Gemma(Shape):
+    """How a family writes calls, definitions and results with one kind of marks."""
 
-    def __init__(self, mark: str, opening: str, closing: str, openers: tuple[Opener, ...]) -> None:
-        self.mark = mark
-        self.openers = openers
-        self.opening = opening
-        self.closing = closing
+    mark: str
+    """What strings stand between."""
+    open: str
+    """Before each call."""
+    close: str
+    """After it."""
+    inner: str = ""
+    """What the mark means within a string."""
 
-    def __call__(self, calls: Sequence[ToolCall]) -> str | None:
-        try:
-            return "".join(map(self.call, calls))
-        except (_CannotWrite, msgspec.DecodeError, RecursionError):
-            return None
+    @property
+    def marker(self) -> str:
+        """What opens a call."""
+        return self.open
 
-    def call(self, call: ToolCall) -> str:
+    @property
+    def closers(self) -> tuple[str, ...]:
+        """What closes a call."""
+        return (self.close,)
+
+    @functools.cached_property
+    def syntax(self) -> GemmaSyntax:
+        """What the reader needs."""
+        return GemmaSyntax(self.close, self.mark, inner=self.inner)
+
+    def __call__(self, sink: Sink, /) -> Body:
+        """The reader, after the opening marker."""
+        return GemmaCalls(sink, self.syntax)
+
+    def writer(self, *openers: Opener) -> WriteCalls:
+        """Writes the calls of a turn. openers: those that read them back."""
+
+        def write(calls: Sequence[ToolCall]) -> str | None:
+            try:
+                return "".join(self.call(call, openers) for call in calls)
+            except (_CannotWrite, msgspec.DecodeError, RecursionError):
+                return None
+
+        return write
+
+    def call(self, call: ToolCall, openers: tuple[Opener, ...]) -> str:
+        """One call."""
         if not _NAME.fullmatch(call.name):
             raise _CannotWrite
         arguments = self.value(call.arguments.encode().strip() or b"{}", must_be=b"{")
-        text = f"{self.opening}call:{call.name}{arguments}{self.closing}"
+        text = f"{self.open}call:{call.name}{arguments}{self.close}"
         if '"' in arguments.replace(self.mark, "") or f"{self.mark}:" in arguments:  # other strings, or odd keys
-            if not comes_back(text, call, self.openers):
+            if not comes_back(text, call, openers):
                 raise _CannotWrite
         return text
 
@@ -127,25 +159,16 @@ class GemmaWriter:
         return f"response:{name}{{value:{self.mark}{said(result)}{self.mark}}}"
 
 
-def responses(writer: GemmaWriter, opening: str, closing: str) -> Callable[[Sequence[ToolResult]], str]:
+def responses(calls: Gemma, opening: str, closing: str) -> Callable[[Sequence[ToolResult]], str]:
     """Writes the results of a turn, each between two markers."""
 
     def write(results: Sequence[ToolResult]) -> str:
         if not results:
             return ""
-        blocks = "".join(f"{opening}{writer.response(result)}{closing}" for result in results)
+        blocks = "".join(f"{opening}{calls.response(result)}{closing}" for result in results)
         return escaping.with_note([blocks], results)
 
     return write
-
-
-def gemma_calls(syntax: GemmaSyntax) -> Make:
-    """A reader of such calls."""
-
-    def make(sink: Sink) -> Body:
-        return GemmaCalls(sink, syntax)
-
-    return make
 
 
 _BARE_NAME = r"[A-Za-z_][\w.\-]{0,63}"

@@ -1,91 +1,154 @@
-"""Calls written as JSON: objects, alone or in a list, between markers. Arguments stand there verbatim."""
+r"""Calls written as JSON, alone or in a list, each declared once as it is written.
+
+    HERMES = Json(call=f"<tool_call>\n{CALL}\n</tool_call>")
+    JAMBA = Json(open="<tool_calls>[", between=", ", close="]</tool_calls>")
+
+Arguments are written verbatim. White space in a layout is written as it is and optional when read.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ...model import ToolCall
-from ..prompt.escaping import arguments_json, call_json, dump
-from .openers import json_calls, shared
+from ...parsing.calls.json_calls import JsonCalls, JsonCallSyntax
+from ...parsing.sink import Body, Sink
+from ...parsing.text.grammar import Opener, beginnings
+from ..prompt.escaping import arguments_json
+from .openers import opener, shared
+from .shape import TAG, Shape, WriteCalls, filled
 
-WriteCalls = Callable[[Sequence[ToolCall]], str | None]
-"""The calls of one turn in the family's syntax; None where it has no way to write them."""
+CALL = '{"name": "{name}", "arguments": {arguments}}'
+"""A call as most families write it."""
+PARAMETERS = '{"name": "{name}", "parameters": {arguments}}'
 
-Entry = Callable[[int, ToolCall], str]
-"""One call, and its number in the turn, as JSON."""
-
-
-def plain(_number: int, call: ToolCall) -> str:
-    """`{"name": "f", "arguments": {…}}`."""
-    return call_json(call)
-
-
-def parameters(_number: int, call: ToolCall) -> str:
-    """`{"name": "f", "parameters": {…}}`: Llama 3, InternLM."""
-    return f'{{"name": {dump(call.name)}, "parameters": {arguments_json(call.arguments)}}}'
+_KEY = re.compile(r'"([^"{}]+)"\s*:\s*"?\{(name|arguments|encoded)\}')
+_GAP = r"[ \t\r\n]{0,32}"
+_BEGINS_JSON = r"[{\[`\"']"
 
 
-def with_id(_number: int, call: ToolCall) -> str:
-    """`{"name": "f", "arguments": {…}, "id": "a1b2c3d4e"}`: Mistral."""
-    return call_json(call) if call.id is None else f'{call_json(call)[:-1]}, "id": "{short_id(call.id)}"}}'
+@dataclass(frozen=True, kw_only=True)
+class Json(Shape):
+    """How a family writes calls. Holes of `call`: see `filled`."""
+
+    call: str = CALL
+    open: str = ""
+    """Before all calls of a turn; its bracket opens a list."""
+    close: str = ""
+    """After them."""
+    between: str | None = "\n"
+    """Between two calls. None: a turn has one call at most."""
+    first: int = 0
+    """The first call's number."""
+    ends: tuple[str, ...] = ()
+    """Closing markers that are read and not written."""
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _around(self) -> tuple[str, str]:
+        """What is written around the JSON."""
+        at = self.call.index("{")
+        before, after = self.call[:at].strip(), self.call[self.call.rindex("}") + 1 :].strip()
+        opening, closing = self.open.strip(), self.close.strip()
+        if opening.endswith("["):
+            opening, closing = opening[:-1].rstrip(), closing.removeprefix("]").lstrip()
+        return before or opening, after if before else after + closing
+
+    @property
+    def marker(self) -> str:
+        """What opens the calls: of a call, or of the list of all. Empty: nothing does."""
+        return self._around[0]
+
+    @property
+    def _is_list(self) -> bool:
+        return self.open.rstrip().endswith("[")
+
+    @property
+    def _word(self) -> bool:
+        """The marker is a mere word, so the bracket is part of it."""
+        return self._is_list and self.marker.isalpha()
+
+    @functools.cached_property
+    def syntax(self) -> JsonCallSyntax:
+        """What the reader needs."""
+        keys = {hole: key for key, hole in _KEY.findall(self.call)}
+        known = JsonCallSyntax()
+        return JsonCallSyntax(
+            close=self.closers,
+            keyed="name" not in keys,
+            bare=not self.marker,
+            in_list=self._word,
+            names=known.names | {keys["name"]} if "name" in keys else known.names,
+            arguments=known.arguments | {keys["arguments"]} if "arguments" in keys else known.arguments,
+        )
+
+    # -- what is derived -----------------------------------------------------------------------------------------------
+
+    def __call__(self, sink: Sink, /) -> Body:
+        """The reader, after the opening marker."""
+        return JsonCalls(sink, self.syntax)
+
+    def writer(self, *_: Opener) -> WriteCalls:
+        """Writes calls. Without a marker they are known by their arguments, which have to be an object."""
+        return self._write
+
+    def _write(self, calls: Sequence[ToolCall]) -> str | None:
+        if self.between is None and len(calls) > 1:
+            return None
+        if not self.marker and not all(arguments_json(call.arguments).startswith("{") for call in calls):
+            return None
+        each = (filled(self.call, call, number, quoted=True) for number, call in enumerate(calls, start=self.first))
+        return self.open + (self.between or "").join(each) + self.close
+
+    @property
+    def constrained_from(self) -> str:
+        """The first tag, or the marker."""
+        return self.trigger
+
+    @property
+    def closers(self) -> tuple[str, ...]:
+        """Markers that are no content after a call."""
+        return tuple(dict.fromkeys(filter(None, (self._around[1], *self.ends))))
+
+    @property
+    def openers(self) -> tuple[Opener, ...]:
+        """The marker, whose tags may have white space between them."""
+        tags = TAG.findall(self.marker)
+        if not self.marker:
+            return ()
+        if len(tags) < 2:
+            return (opener(self.marker + "[" * self._word, self),)
+        return (
+            Opener(
+                pattern=_GAP.join(map(re.escape, tags)),
+                partial=beginnings(*tags[:-1], tags[-1][:-1]),
+                body=lambda sink, _: self(sink),
+            ),
+        )
+
+    def shared(self, follow: str = _BEGINS_JSON) -> Opener:
+        """The marker where other families have it too: `follow` tells this one from those."""
+        return shared(self.marker, self, follow)
+
+    @property
+    def answer(self) -> str:
+        """What an answer that calls consists of, in words."""
+        if not self._around[1]:
+            return f"{self.marker} and the JSON {'list' if self._is_list else 'object'}"
+        return f"the {'list of calls' if self._is_list else 'call'} {self.around}"
+
+    @property
+    def around(self) -> str:
+        """The markers, in words."""
+        first, last = self._around
+        return f"within {first}{last} tags" if last == f"</{first[1:]}" else f"between {first} and {last}"
 
 
-def numbered(number: int, call: ToolCall) -> str:
-    """`{"tool_call_id": "0", "tool_name": "f", "parameters": {…}}`: Cohere."""
-    name, arguments = dump(call.name), arguments_json(call.arguments)
-    return f'{{"tool_call_id": "{number}", "tool_name": {name}, "parameters": {arguments}}}'
-
-
-def named_tool(_number: int, call: ToolCall) -> str:
-    """`{"tool_name": "f", "parameters": {…}}`: Command R."""
-    return f'{{"tool_name": {dump(call.name)}, "parameters": {arguments_json(call.arguments)}}}'
-
-
-def with_args(_number: int, call: ToolCall) -> str:
-    """`{"name": "f", "args": {…}}`: Inkling."""
-    return f'{{"name": {dump(call.name)}, "args": {arguments_json(call.arguments)}}}'
-
-
-def keyed(_number: int, call: ToolCall) -> str:
-    """`{"f": {…}}`: Apertus."""
-    return f"{{{dump(call.name)}: {arguments_json(call.arguments)}}}"
-
-
-def each(opening: str, closing: str, *, between: str = "\n", entry: Entry = plain) -> WriteCalls:
-    """Markers around each call."""
-
-    def write(calls: Sequence[ToolCall]) -> str:
-        return between.join(f"{opening}{entry(number, call)}{closing}" for number, call in enumerate(calls))
-
-    return write
-
-
-def listed(opening: str, closing: str, *, between: str = ", ", entry: Entry = plain) -> WriteCalls:
-    """Markers around one list of calls."""
-
-    def write(calls: Sequence[ToolCall]) -> str:
-        return opening + between.join(entry(number, call) for number, call in enumerate(calls)) + closing
-
-    return write
-
-
-def unmarked(write: WriteCalls) -> WriteCalls:
-    """For calls without a marker, which are known by their arguments: an object, or they have no way to be written."""
-
-    def checked(calls: Sequence[ToolCall]) -> str | None:
-        return write(calls) if all(arguments_json(call.arguments).startswith("{") for call in calls) else None
-
-    return checked
-
-
-_NO_ID = re.compile(r"[^A-Za-z0-9]")
-
-
-def short_id(call_id: str | None) -> str:
-    """A call's id as Mistral's templates want it: nine letters or digits, the same for a call and its result."""
-    return _NO_ID.sub("", call_id or "")[-9:].rjust(9, "0")
-
-
-# Hermes's tag, which many lineages took over: the JSON in it tells them from those that write something else there.
-TOOL_CALL_JSON = shared("<tool_call>", json_calls(close=("</tool_call>",)), r"[{\[`\"']")
+TOOL_CALL = Json(call=f"<tool_call>\n{CALL}\n</tool_call>")
+"""Hermes's calls, which many lineages took over."""
+TOOL_CALL_JSON = TOOL_CALL.shared()
+"""The JSON in the tag tells them from those that write something else there."""

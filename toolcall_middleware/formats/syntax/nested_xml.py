@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from ...model import ToolCall
+from ...parsing.calls.nested_calls import NestedCalls
+from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Opener
 from .round_trip import comes_back
+from .shape import Shape, WriteCalls
 
 _NAME = re.compile(r"[^\s<>{}\[\]\"'`]{1,256}")
 _KEY = re.compile(r"[^<>\s=/]{1,256}")
@@ -27,21 +31,58 @@ _list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _string = msgspec.json.Decoder(str).decode
 
 
-class NestedXmlWriter:
-    """Writes the calls of one turn, or None. `openers` are those of the family's parser."""
+@dataclass(frozen=True, kw_only=True)
+class Elements(Shape):
+    """How a family writes calls."""
 
-    def __init__(self, mark: str, wrapper: str, openers: tuple[Opener, ...]) -> None:
-        self.mark = mark
-        self.opening = f"{mark}<{wrapper}>\n"
-        self.closing = f"\n{mark}</{wrapper}>"
-        self.openers = openers
+    mark: str
+    """Before each tag."""
+    wrapper: str
+    """The name of the tag around all calls."""
+    style: str = ""
+    """xgrammar's name for it."""
 
-    def __call__(self, calls: Sequence[ToolCall]) -> str | None:
-        written = [self.call(call) for call in calls]
-        found = [text for text in written if text is not None]
-        return self.opening + "\n".join(found) + self.closing if len(found) == len(calls) else None
+    @property
+    def marker(self) -> str:
+        """What opens the calls."""
+        return f"{self.mark}<{self.wrapper}>"
 
-    def call(self, call: ToolCall) -> str | None:
+    @property
+    def trigger(self) -> str:
+        """The same."""
+        return self.marker
+
+    @property
+    def constrained_from(self) -> str:
+        """The same, where there is a style."""
+        return self.marker if self.style else ""
+
+    @property
+    def structural_tag(self) -> tuple[str, str, str] | None:
+        """What precedes a call's elements, what follows them, and their style."""
+        if not self.style:
+            return None
+        begin = f'{self.marker}\n{self.mark}<invoke name="{{name}}">'
+        return begin, f"{self.mark}</invoke>\n{self.mark}</{self.wrapper}>", self.style
+
+    def __call__(self, sink: Sink, /) -> Body:
+        """The reader, after the opening marker."""
+        return NestedCalls(sink, self.mark, self.wrapper)
+
+    def writer(self, *openers: Opener) -> WriteCalls:
+        """Writes the calls of a turn. openers: those that read them back."""
+
+        def write(calls: Sequence[ToolCall]) -> str | None:
+            written = [self.call(call, openers) for call in calls]
+            found = [text for text in written if text is not None]
+            return self._wrapped("\n".join(found)) if len(found) == len(calls) else None
+
+        return write
+
+    def _wrapped(self, calls: str) -> str:
+        return f"{self.marker}\n{calls}\n{self.mark}</{self.wrapper}>"
+
+    def call(self, call: ToolCall, openers: tuple[Opener, ...]) -> str | None:
         """One call; None where the syntax has no way to write it."""
         if not _NAME.fullmatch(call.name):
             return None
@@ -52,7 +93,7 @@ class NestedXmlWriter:
         mark = self.mark
         written = f'{mark}<invoke name="{call.name}">{arguments}{mark}</invoke>'
         plain = arguments.count(mark) == 2 * arguments.count(f"{mark}</") and "item" not in arguments
-        return written if plain or comes_back(f"{self.opening}{written}{self.closing}", call, self.openers) else None
+        return written if plain or comes_back(self._wrapped(written), call, openers) else None
 
     def elements(self, values: _Value, depth: int) -> str:
         """An object's members, each as an element. Raises ValueError as `element` does."""

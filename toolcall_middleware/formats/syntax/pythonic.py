@@ -8,21 +8,26 @@ cannot be written, or does not come back, is written in JSON.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...model import ToolCall
+from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
 from ...parsing.patterns import PYTHON_NAME
+from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Opener
 from .round_trip import comes_back
+from .shape import Shape, WriteCalls
 
 _NAME = re.compile(PYTHON_NAME)
 _KEY = re.compile(r"[A-Za-z_]\w{0,255}")
 _DICT_KEY = re.compile(r"[^\"'\\]{0,200}")
-PYTHON_WORDS = {True: "True", False: "False", None: "None"}
-JSON_WORDS = {True: "true", False: "false", None: "null"}
+_PYTHON_WORDS: dict[bool | None, str] = {True: "True", False: "False", None: "None"}
+_JSON_WORDS: dict[bool | None, str] = {True: "true", False: "false", None: "null"}
 
 
 class _Number(str):
@@ -48,32 +53,60 @@ def single(text: str) -> str:
     return "'" + double(text)[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"
 
 
-class PythonicWriter:
-    """Writes the calls of one turn, or None. `openers` are those of the family's parser."""
+@dataclass(frozen=True, kw_only=True)
+class Python(Shape):
+    """How a family writes calls."""
 
-    def __init__(
-        self,
-        opening: str,
-        closing: str,
-        openers: tuple[Opener, ...],
-        *,
-        between: str = ", ",
-        words: dict[bool | None, str] = PYTHON_WORDS,
-        quote: Callable[[str], str] = double,
-    ) -> None:
-        self.opening = opening
-        self.closing = closing
-        self.openers = openers
-        self.between = between
-        self.words = words
-        self.quote = quote
+    open: str = "["
+    """Before all calls of a turn; its bracket opens a list."""
+    close: str = "]"
+    """After them."""
+    between: str = ", "
+    """Between two calls."""
+    json_words: bool = False
+    """Values that are words are JSON's (`true`), not Python's (`True`)."""
+    quote: Callable[[str], str] = double
+    """Writes a string."""
+    echoed: bool = False
+    """See `PythonicSyntax`."""
 
-    def __call__(self, calls: Sequence[ToolCall]) -> str | None:
-        written = [self.call(call) for call in calls]
-        found = [text for text in written if text is not None]
-        return self.opening + self.between.join(found) + self.closing if len(found) == len(calls) else None
+    @property
+    def marker(self) -> str:
+        """What opens the calls, without the list's bracket."""
+        return self.open.strip().removesuffix("[").rstrip()
 
-    def call(self, call: ToolCall) -> str | None:
+    @property
+    def closers(self) -> tuple[str, ...]:
+        """The closing marker, without the list's bracket."""
+        return tuple(filter(None, (self.close.strip().removeprefix("]").lstrip(),)))
+
+    @functools.cached_property
+    def syntax(self) -> PythonicSyntax:
+        """What the reader needs."""
+        brackets = self.open.rstrip().endswith("[")
+        return PythonicSyntax(brackets=brackets, bare=not self.marker, close=self.closers, echoed=self.echoed)
+
+    def __call__(self, sink: Sink, /) -> Body:
+        """The reader, after the opening marker."""
+        return PythonicCalls(sink, self.syntax)
+
+    def writer(self, *openers: Opener) -> WriteCalls:
+        """Writes the calls of a turn. openers: those that read them back."""
+
+        def write(calls: Sequence[ToolCall]) -> str | None:
+            written = [self.written(call, openers) for call in calls]
+            found = [text for text in written if text is not None]
+            return self.open + self.between.join(found) + self.close if len(found) == len(calls) else None
+
+        return write
+
+    @property
+    def answer(self) -> str:
+        """What an answer that calls consists of, in words."""
+        what = "list of calls" if self.syntax.brackets else "call"
+        return f"the {what} {self.around}" if self.marker else "the function call in that format"
+
+    def written(self, call: ToolCall, openers: tuple[Opener, ...]) -> str | None:
         """One call; None where Python has no way to write it."""
         if not _NAME.fullmatch(call.name):
             return None
@@ -88,7 +121,7 @@ class PythonicWriter:
             return None
         if not any(isinstance(value, list | dict) for value in arguments.values()):
             return text
-        return text if comes_back(f"{self.opening}{text}{self.closing}", call, self.openers) else None
+        return text if comes_back(f"{self.open}{text}{self.close}", call, openers) else None
 
     def value(self, value: Any, quote: Callable[[str], str] | None = None) -> str:
         """A JSON value as Python. Raises ValueError where it cannot be."""
@@ -98,7 +131,7 @@ class PythonicWriter:
             case str():
                 return (quote or self.quote)(value)
             case bool() | None:
-                return self.words[value]
+                return (_JSON_WORDS if self.json_words else _PYTHON_WORDS)[value]
             case list():
                 return f"[{', '.join(self.value(item, double) for item in value)}]"
         if not all(map(_DICT_KEY.fullmatch, value)):

@@ -8,26 +8,39 @@ r"""Formats whose calls are tags with slots, each declared once as it is written
 The reader's patterns, the writer, the constraint's trigger and tag, and the markers that text must not contain are
 derived from that. White space in a layout is written as it is and optional when read; `[…]` is not written and
 optional when read.
+
+A string is written as it is, anything else as JSON; the reader types it by the tool's schema. Without a schema (and but
+for DSML, which names the type) a string that reads as JSON comes back as what it reads as: the syntax cannot tell. What
+the syntax has no way to write is a value that reads as the markup around it (a closing tag that the next tag follows, a
+parameter's tag at the start of a line), and a key with a quote or a line break. What looks like such a value is read
+back; a turn with a call that does not come back is written in JSON.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from ...model import ToolCall
 from ...parsing.calls.slot_layout import Layout
 from ...parsing.calls.slots import SlotCalls
 from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Opener, beginnings
 from .. import markup
 from .openers import Make, fork, opener
-from .xml import Tags, TagWriter
+from .round_trip import comes_back
+from .shape import TAG, Shape, WriteCalls
 
 _WS = r"[ \t\r\n]{0,64}"
 _NAME = r"[^\s<>{}\[\]\"'`]{1,256}"
-_TAG = re.compile(r"<[^<>]*>(?:\w+<[^<>]*>)?")  # `<|close|>call<|sep|>` is one
+_ARGUMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_STEM = re.compile(r"</?[^\s=>{]*")
+_ENTITY = re.compile("&(?:lt|gt|amp|quot|apos);")
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 _HALF_TAG = r"(?:<[^<>\s\[\](){}\"'=,`]{0,48})?"
 # `=f`, ` f`, `="f"`, ` name="f"`: of quotes only the last may be left.
@@ -41,7 +54,7 @@ _STRING = r"(?:[ ]+string[ ]?=[ ]?[\"'](?P<kind>\w{1,8})[\"'][ ]?)?"  # says whe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slots:
+class Slots(Shape):
     """How a family writes calls. Holes: `{name}`, `{number}` (from 1) and `{slots}` in `call`; `{key}`, `{value}`,
     `{kind}` (`true` for a string) and `{type}` (JSON's name of the type) in `slot`.
     """
@@ -76,6 +89,12 @@ class Slots:
     """CDATA sections and entities in values mean what they mean in XML."""
     entities: bool = False
     """Entities in names and keys mean what they mean in XML."""
+    names: str = _NAME
+    """Pattern of the names that can be written."""
+    keys: str = ""
+    """Pattern of the keys that can be written. Empty: what the slot's tag can hold."""
+    style: str = ""
+    """xgrammar's name for how slots are written; empty: constrained decoding knows none."""
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
@@ -119,57 +138,50 @@ class Slots:
             entities=self.entities,
         )
 
-    def writer(self, *openers: Opener) -> TagWriter:
+    def writer(self, *openers: Opener) -> WriteCalls:
         """Writes calls. openers: those that read them back."""
-        p = self.parts
-        tags = Tags(
-            opening=self.open,
-            closing=self.close,
-            between=self.between,
-            call=p.before,
-            call_end=p.call_close,
-            tail=p.tail,
-            parameter=p.value_head.removesuffix("\n" if p.lines else ""),
-            parameter_end=p.value_close,
-            gap=p.gap,
-            key=p.key,
-            lines=p.lines,
-            exact=p.exact,
-            xml=self.xml,
-            more=tuple(filter(None, (self.mark, "<parameter" if self.prefix else ""))),
-        )
-        return TagWriter(tags, openers)
+        return _Writer(self, openers)
 
     @property
-    def trigger(self) -> str:
-        """The text after which a constraint begins: the first tag that is written."""
-        found = _TAG.match(self.open or self.call)
+    def marker(self) -> str:
+        """What opens the calls."""
+        found = TAG.match(self.open or self.call)
         return found.group() if found else ""
 
-    def tag(self, style: str, *, before_end: str = "") -> tuple[str, str, str]:
-        """A structural tag's begin, end, and the style of what is between. before_end: what follows that."""
+    @property
+    def constrained_from(self) -> str:
+        """The first tag, where there is a style."""
+        return self.trigger if self.style else ""
+
+    @property
+    def structural_tag(self) -> tuple[str, str, str] | None:
+        """What precedes a call's slots, what follows them, and their style. Each call has its own markers, so all have
+        the number 1.
+        """
+        if not self.style:
+            return None
         p = self.parts
-        return self.open + p.before, before_end + p.call_close + p.tail + self.close, style
+        own_line = "\n" if self.style == "qwen_xml" else ""  # the style writes values inline or on lines of their own
+        return (
+            (self.open + p.before).replace("{number}", "1"),
+            own_line + p.call_close + p.tail + self.close,
+            self.style,
+        )
 
     @property
     def closers(self) -> tuple[str, ...]:
         """Markers that are no content after a call."""
-        found = tuple(_TAG.findall(self.close)) or tuple(_TAG.findall(self.parts.tail))[-1:]
-        return found or (self.parts.call_close,)
-
-    @property
-    def answer(self) -> str:
-        """What an answer that calls consists of, in words."""
-        return f"the call within {self.trigger}{self.closers[-1]} tags"
+        found = tuple(TAG.findall(self.close)) or tuple(TAG.findall(self.parts.tail))[-1:]
+        return found or tuple(tag for tag in (self.parts.call_close,) if "{name}" not in tag)
 
     def opener(self, *others: tuple[str, Make]) -> Opener:
         """What begins the calls. others: patterns of what else may follow that marker, and what reads it."""
         return opener(self.trigger, fork(*others, ("", self)) if others else self)
 
     @property
-    def heads(self) -> tuple[str, ...]:
-        """Literals that begin a call without the wrapper, the name's tag being part of the call."""
-        return self.parts.call_patterns()[1]
+    def openers(self) -> tuple[Opener, ...]:
+        """The first tag."""
+        return (self.opener(),)
 
 
 class _Parts:
@@ -179,7 +191,7 @@ class _Parts:
         self.d = d
         before, after = d.call.split("{slots}")
         self.before = _OPTIONAL.sub("", before)
-        tags = _TAG.findall(after)
+        tags = TAG.findall(after)
         self.call_close = after[: after.index(tags[0]) + len(tags[0])]
         self.tail = after[len(self.call_close) :]
         at = before.index("{name}")
@@ -192,13 +204,13 @@ class _Parts:
         value_head, behind = d.slot.split("{value}")
         self.lines = value_head.endswith("\n") and behind.startswith("\n")
         self.value_head = _OPTIONAL.sub("", value_head)
-        self.value_close = _TAG.findall(behind)[0]
+        self.value_close = TAG.findall(behind)[0]
         self.gap = behind[behind.index(self.value_close) + len(self.value_close) :]
         at = value_head.index("{key}")
         self.slot_head, self.slot_rest = value_head[:at], value_head[at + len("{key}") :].strip()
         typed = "{kind}" in self.value_head or "{type}" in self.value_head
         self.exact = (typed or bool(d.mark)) if d.exact is None else d.exact
-        tags = _TAG.findall(self.value_head[self.value_head.index("{key}") :])
+        tags = TAG.findall(self.value_head[self.value_head.index("{key}") :])
         pair = self.slot_head.endswith(">") and len(tags) == 2
         self.key_close: str = tags[0] if pair else ""
         self.value_open: str = tags[1] if pair else ""
@@ -252,7 +264,7 @@ class _Parts:
 
     def _name_between(self) -> tuple[str, tuple[str, ...], str]:
         slot, end = re.escape(self.slot_head), re.escape(self.call_close)
-        separators = [re.escape(tag) for tag in _TAG.findall(self.rest)]
+        separators = [re.escape(tag) for tag in TAG.findall(self.rest)]
         if self.d.mark:
             separators.append(r"\n")  # between tokens, the end of the line ends the name
         may = "".join(f"(?:{tag}{_WS})?" for tag in separators)
@@ -304,6 +316,74 @@ class _Parts:
         return f"{key}(?P<key>{char}{{1,256}}?){end}{kind}", (self.slot_head,), half
 
 
+class _Writer:
+    """Writes the calls of one turn, or None. `openers` are those of the family's parser."""
+
+    def __init__(self, slots: Slots, openers: tuple[Opener, ...]) -> None:
+        self.slots, self.parts, self.openers = slots, slots.parts, openers
+        self.key = re.compile(slots.keys or slots.parts.key)
+        self.name = re.compile(slots.names)
+
+    @functools.cached_property
+    def suspicious(self) -> re.Pattern[str]:
+        """What a value can hold that the reader may take for markup. Every family's turn markers are among it."""
+        slots, p = self.slots, self.parts
+        own = (slots.close, p.before, p.call_close, p.tail, p.value_head, p.value_close, slots.mark)
+        prefixed = "<parameter" if slots.prefix else ""
+        known = {stem for tag in (*own, prefixed) for stem in _STEM.findall(tag)} | set(markup.turn_markers())
+        return re.compile("|".join(map(re.escape, sorted(known))))
+
+    def __call__(self, calls: Sequence[ToolCall]) -> str | None:
+        written: list[str] = []
+        for number, call in enumerate(calls, start=1):
+            text = self.call(call, number)
+            if text is None:
+                return None
+            written.append(text)
+        return self.slots.open + self.slots.between.join(written) + self.slots.close
+
+    def call(self, call: ToolCall, number: int) -> str | None:
+        p = self.parts
+        try:
+            arguments = {key: bytes(raw) for key, raw in _ARGUMENTS.decode(call.arguments.strip() or "{}").items()}
+            values = {key: _text(raw) for key, raw in arguments.items()}
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        if not self.name.fullmatch(call.name):
+            return None
+        if any(key != key.strip() or not self.key.fullmatch(key) for key in values):
+            return None
+        head = p.value_head.removesuffix("\n" if p.lines else "")
+        parts = [p.before.replace("{number}", str(number)).replace("{name}", call.name)]
+        for key, value in values.items():
+            kind = "true" if arguments[key].startswith(b'"') else "false"
+            opening = head.replace("{kind}", kind).replace("{type}", _type(arguments[key])).replace("{key}", key)
+            parts.append(f"{opening}{self.value(value)}{p.value_close.replace('{key}', key)}{p.gap}")
+        written = "".join([*parts, p.call_close.replace("{name}", call.name), p.tail])
+        if not any(map(self.suspicious.search, values.values())):
+            return written
+        return written if comes_back(f"{self.slots.open}{written}{self.slots.close}", call, self.openers) else None
+
+    def value(self, text: str) -> str:
+        """The value with the line breaks and the entities that its reader takes away again."""
+        if self.slots.xml and (_ENTITY.search(text) or self.suspicious.search(text) or "<![CDATA[" in text):
+            text = text.replace("&", "&amp;").replace("<", "&lt;")
+        if self.parts.exact or not (self.parts.lines or text.startswith(("\n", "\r\n"))):
+            return text
+        return f"\n{text}\n"
+
+
+_TYPES = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
+
+
+def _type(raw: bytes) -> str:
+    return _TYPES.get(chr(raw[0]), "number")
+
+
+def _text(raw: bytes) -> str:
+    return msgspec.json.decode(raw, type=str) if raw.startswith(b'"') else raw.decode()
+
+
 def _tag_of(head: str) -> tuple[str, str]:
     """`<invoke name="`: the tag's name and the attribute's."""
     tag, _, of = head[1:].rpartition(" ")
@@ -339,7 +419,7 @@ def _in_token(head: str, rest: str, group: str, alias: str = "") -> tuple[str, t
     if "{type}" in rest:
         before, kind = r'(?:type="\w{1,12}" )?', r'(?: type="(?P<kind>\w{1,12})")?'
     hole = rf'{before}{re.escape(attribute)}(?P<{group}>[^"\n]{{1,256}})"{kind}[^<>\n]{{0,100}}'
-    return begin + hole + re.escape(_TAG.findall(rest)[-1]), tuple(f"{s} " for s in stems), rf"{begin}[^\n]{{0,500}}"
+    return begin + hole + re.escape(TAG.findall(rest)[-1]), tuple(f"{s} " for s in stems), rf"{begin}[^\n]{{0,500}}"
 
 
 def slot_calls(**parts: Any) -> Make:

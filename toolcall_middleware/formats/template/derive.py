@@ -255,8 +255,8 @@ def _opens(opener: Opener, text: str) -> bool:
 
 
 def _of_family(family: Family, own: Syntax | None) -> Syntax:
-    write = family.write if own is None else own.write
-    return Syntax(f"as {family.name}: {family.about}", _own_openers(family), write, family.trigger)
+    writer = None if own is None else own.calls
+    return Syntax(f"as {family.name}: {family.about}", _own_openers(family), family.calls, writer)
 
 
 def _family(found: Turns, syntax: Syntax, like: str | None, block: tools.ToolBlock) -> Family:
@@ -271,6 +271,7 @@ def _family(found: Turns, syntax: Syntax, like: str | None, block: tools.ToolBlo
     return Family(
         name=NAME,
         about=syntax.kind,
+        calls=syntax.calls,
         auto_openers=syntax.openers,
         markup=_markup(found),
         prompt=prompt,
@@ -281,8 +282,7 @@ def _family(found: Turns, syntax: Syntax, like: str | None, block: tools.ToolBlo
         answer="the call in that form" if model is None else model.answer,
         noun="tool" if model is None else model.noun,
         special_tokens=_special(found) or (model is not None and model.special_tokens),
-        trigger=syntax.trigger,
-        xml_tag=None if model is None else model.xml_tag,
+        trigger=syntax.calls.constrained_from if model is None else model.trigger,
         constrain=None if model is None else model.constrain,
     )
 

@@ -6,15 +6,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ...parsing.calls.gemma_calls import GemmaSyntax
-from ...parsing.calls.nested_calls import NestedCalls
 from ...parsing.text.grammar import Opener, Where
 from .. import reading
-from ..syntax.gemma import GemmaWriter, gemma_calls
-from ..syntax.nested_xml import NestedXmlWriter
-from ..syntax.openers import opener, pythonic_calls
+from ..syntax.gemma import Gemma
+from ..syntax.nested_xml import Elements
+from ..syntax.openers import opener
 from ..syntax.openers import shared as shared_opener
-from ..syntax.pythonic import JSON_WORDS, PYTHON_WORDS, PythonicWriter, double, single
+from ..syntax.pythonic import Python, double, single
 from ..syntax.slots import Slots
 from .compare import common_end, common_start, shared, tokens
 from .json_syntax import Syntax, is_special, unmistakable
@@ -51,21 +49,27 @@ def _pythonic(layout: Layout, is_: str, rendered: Rendered) -> Syntax | None:
     opening, closing = (layout.opening + layout.before).strip(), layout.closing.strip()
     if not opening.endswith("[") or not closing.startswith("]"):
         return None
-    marker, close = opening[:-1].strip(), closing[1:].strip()
+    flags = rendered({"flag": True, "other": False}) or ""
+    calls = Python(
+        open=layout.opening.lstrip() + layout.before,
+        close=layout.closing.rstrip(),
+        between=layout.between or ", ",
+        json_words="true" in flags,
+        quote=single if is_.endswith("'") else double,
+    )
+    marker = calls.marker
     openers: tuple[Opener, ...]
     if marker:
         if not unmistakable(marker):
             return None
-        make = pythonic_calls(close=tuple(filter(None, [close])))
-        openers = (opener(marker, make, special=is_special(marker)),)
+        openers = (opener(marker, calls, special=is_special(marker)),)
     else:
         begun_list = r"\[[ \t\r\n]*"
-        make = pythonic_calls(bare=True)
         follow = begun_list + "[A-Za-z_]"
         openers = (
             shared_opener(
                 "[",
-                make,
+                calls,
                 follow,
                 undecided=begun_list,
                 where=Where.START,
@@ -73,16 +77,7 @@ def _pythonic(layout: Layout, is_: str, rendered: Rendered) -> Syntax | None:
                 as_last=(reading.LAST_PYTHON,),
             ),
         )
-    flags = rendered({"flag": True, "other": False}) or ""
-    write = PythonicWriter(
-        layout.opening.lstrip() + layout.before,
-        layout.closing.rstrip(),
-        openers,
-        between=layout.between or ", ",
-        words=JSON_WORDS if "true" in flags else PYTHON_WORDS,
-        quote=single if is_.endswith("'") else double,
-    )
-    return Syntax(f"a Python list of calls behind {marker or 'nothing'}", openers, write)
+    return Syntax(f"a Python list of calls behind {marker or 'nothing'}", openers, calls)
 
 
 def _gemma(layout: Layout, mark: str) -> Syntax | None:
@@ -91,8 +86,8 @@ def _gemma(layout: Layout, mark: str) -> Syntax | None:
     if not mark or not begin or not after.startswith(f"{mark}}}") or not unmistakable(begin):
         return None
     end = after[len(mark) + 1 :].strip()
-    openers = (opener(begin, gemma_calls(GemmaSyntax(end, mark))),)
-    return Syntax(f"Gemma's notation behind {begin}", openers, GemmaWriter(mark, begin, end, openers))
+    calls = Gemma(mark=mark, open=begin, close=end)
+    return Syntax(f"Gemma's notation behind {begin}", calls.openers, calls)
 
 
 # -- elements within elements -----------------------------------------------------------------------------------------
@@ -104,9 +99,8 @@ def _nested(layout: Layout, next_: str) -> Syntax | None:
     wrapped = re.match(rf"{re.escape(mark)}<([\w:.-]+)>\s*{re.escape(mark)}<invoke name=\"\Z", whole.strip())
     if not mark or wrapped is None:
         return None
-    wrapper = wrapped[1]
-    openers = (opener(f"{mark}<{wrapper}>", lambda sink: NestedCalls(sink, mark, wrapper)),)
-    return Syntax(f"elements behind {mark}<{wrapper}>", openers, NestedXmlWriter(mark, wrapper, openers))
+    calls = Elements(mark=mark, wrapper=wrapped[1])
+    return Syntax(f"elements behind {calls.marker}", calls.openers, calls)
 
 
 # -- tags -------------------------------------------------------------------------------------------------------------
@@ -140,7 +134,7 @@ def _tags(layout: Layout, is_: str, next_: str, rendered: Rendered) -> Syntax | 
         openers.append(opener(head, slots, consume=False))
     if not openers:
         return None
-    return Syntax(f"a tag for each argument behind {openers[0].marker}", tuple(openers), slots.writer(*openers))
+    return Syntax(f"a tag for each argument behind {openers[0].marker}", tuple(openers), slots)
 
 
 def _between_key_and_value(is_: str, rendered: Rendered) -> str | None:

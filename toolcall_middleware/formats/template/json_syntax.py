@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...model import ToolCall
-from ...parsing.patterns import TOOL_NAME
 from ...parsing.text.grammar import Opener
-from ..prompt.escaping import arguments_json, dump
-from ..syntax.json import WriteCalls, short_id, unmarked
-from ..syntax.openers import bare_call, ignored, json_calls, named_calls, opener
+from ..prompt.escaping import dump
+from ..syntax.json import Json
+from ..syntax.named import Named
+from ..syntax.openers import bare_call, ignored, opener
+from ..syntax.shape import Shape, WriteCalls
 from .compare import tokens
 from .layout import ARGUMENTS, ID, NAME, NUMBER, Layout
-
-_NAMES = frozenset({"name", "tool_name", "function", "tool", "recipient_name"})
-_ARGUMENTS = frozenset({"arguments", "parameters", "args", "input", "params", "tool_input", "kwargs"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +24,14 @@ class Syntax:
     kind: str
     """In words."""
     openers: tuple[Opener, ...]
-    write: WriteCalls
-    trigger: str = ""
-    """How a call begins, where its arguments stand verbatim behind the name."""
+    calls: Shape
+    writer: Shape | None = None
+    """Writes them; None: `calls` does."""
+
+    @property
+    def write(self) -> WriteCalls:
+        """Writes the calls of a turn."""
+        return (self.writer or self.calls).writer(*self.openers)
 
 
 def of_layout(layout: Layout) -> Syntax | None:
@@ -50,36 +51,37 @@ def _object(layout: Layout) -> Syntax | None:
     if at < 0:
         return None
     try:
-        value, end = json.JSONDecoder().raw_decode(sample, at)
+        value, _ = json.JSONDecoder().raw_decode(sample, at)
     except ValueError:
         return None
     known = _keys(value)
     if known is None:
         return None
-    before, after = layout.call[:at].strip(), sample[end:].strip()
-    opening, closing = layout.opening.strip(), layout.closing.strip()
-    if opening.endswith("[") and closing.startswith("]"):
-        opening, closing = opening[:-1].rstrip(), closing[1:].lstrip()
-    marker = before or opening
-    name, arguments = known
-    syntax: dict[str, Any] = {
-        "keyed": not name,
-        "close": tuple(filter(None, [after if before else after + closing])),
-        "names": _NAMES | {name} if name else _NAMES,
-        "arguments": _ARGUMENTS | {arguments} if arguments else _ARGUMENTS,
-    }
-    write = writer(layout, quoted=True)
+    calls = Json(
+        call=_with_holes(layout.call),
+        open=layout.opening.lstrip(),
+        between=layout.between,
+        close=layout.closing.rstrip(),
+        first=layout.first,
+    )
+    marker = calls.marker
     if not marker:
-        if not name:
+        if calls.syntax.keyed:
             return None
-        return Syntax("a JSON object without a marker", (bare_call(dump(name), ":"),), unmarked(write))
+        return Syntax("a JSON object without a marker", (bare_call(dump(known[0]), ":"),), calls)
     if not unmistakable(marker):
         return None
-    openers = [opener(marker, json_calls(**syntax), special=is_special(marker))]
-    if before:
-        openers += [ignored(each) for each in (opening, closing) if each]
-    kind = "JSON objects" if name else "JSON objects whose key is the name"
-    return Syntax(f"{kind} behind {marker}", tuple(openers), write, marker)
+    openers = [opener(marker, calls, special=is_special(marker))]
+    if not layout.call.lstrip().startswith("{"):
+        openers += [ignored(each) for each in (layout.opening.strip(), layout.closing.strip()) if each]
+    kind = "JSON objects whose key is the name" if calls.syntax.keyed else "JSON objects"
+    return Syntax(f"{kind} behind {marker}", tuple(openers), calls)
+
+
+def _with_holes(text: str) -> str:
+    for part, hole in ((NAME, "{name}"), (ARGUMENTS, "{arguments}"), (ID, "{id}"), (NUMBER, "{number}")):
+        text = text.replace(part, hole)
+    return text
 
 
 def _keys(value: Any) -> tuple[str, str] | None:
@@ -114,110 +116,22 @@ def is_special(marker: str) -> bool:
 
 
 def _named(layout: Layout) -> Syntax | None:
-    order = layout.order
-    if order not in {NAME + ARGUMENTS, ID + NAME + ARGUMENTS, NAME + ID + ARGUMENTS}:
+    if layout.order not in {NAME + ARGUMENTS, ID + NAME + ARGUMENTS, NAME + ID + ARGUMENTS}:
         return None
-    before, prefix = _word_split(layout.before)
-    item = before.strip()
-    if not item and not layout.opening.strip():
+    marker = layout.opening.strip()
+    calls = Named(
+        call=_with_holes(layout.call),
+        open=layout.opening.lstrip() if marker else "",
+        between=layout.between,
+        close=layout.closing.rstrip(),
+        first=layout.first,
+        alone=not marker,
+        special=is_special(marker or layout.before.strip()),
+    )
+    item, parts = calls.parts.item.strip(), calls.parts
+    if not item or not unmistakable(item) or not parts.name_ends or (marker and not unmistakable(marker)):
         return None
-    parts: dict[str, Any] = {"item_close": tuple(filter(None, [_last_marker(layout.after)]))}
-    if order.startswith(ID):
-        leading = layout.behind(ID)
-        if not leading.strip():
-            return None
-        parts["leading"] = leading.strip()
-    middle = layout.behind(NAME)
-    if order == NAME + ID + ARGUMENTS:
-        ends = (middle.strip(), layout.behind(ID).strip())
-        if not all(ends):
-            return None
-        parts["call_id"], parts["name_ends"] = ends, (*ends, "{")
-    else:
-        suffix, end = _name_end(middle)
-        if not end:
-            return None
-        parts["name_ends"] = tuple(dict.fromkeys((end, "{")))  # models leave the separator out
-        if prefix or suffix:
-            parts["identify"] = _identify(prefix, suffix)
-    marker, closing = layout.opening.strip(), layout.closing.strip()
-    write = writer(layout, quoted=False)
-    if not marker:
-        if not unmistakable(item):
-            return None
-        make = named_calls(**parts)
-        return Syntax(f"a name and JSON behind {item}", (opener(item, make, special=is_special(item)),), write, item)
-    if not item or not (unmistakable(marker) and unmistakable(item)):
+    if (ID in layout.order[:1] and not parts.leading) or (parts.call_id and not all(parts.call_id)):
         return None
-    make = named_calls(item=(item,), close=tuple(filter(None, [closing])), **parts)
-    openers = [
-        opener(marker, make, special=is_special(marker)),
-        opener(item, make, consume=False, special=is_special(item)),
-    ]
-    return Syntax(f"a name and JSON behind {item}, all behind {marker}", tuple(openers), write, marker)
-
-
-def _word_split(before: str) -> tuple[str, str]:
-    """What opens a call, and the beginning of the name that is always the same (`functions.`)."""
-    word = re.search(r"[\w.]+\Z", before)
-    if word is None or not before[: word.start()].strip():
-        return before, ""
-    return before[: word.start()], word[0]
-
-
-def _name_end(middle: str) -> tuple[str, str]:
-    """The end of the name that is always the same (`:` and a number), and what ends the name."""
-    middle = middle.partition("```")[0]
-    found = re.match(rf"[\w:.\-]*{NUMBER}?[\w:.\-]*", middle)
-    suffix = found[0] if found else ""
-    rest = middle[len(suffix) :]
-    end = rest.strip() or ("\n" if "\n" in rest else "")
-    return suffix, end or ("" if suffix else "{")
-
-
-def _last_marker(after: str) -> str:
-    """What closes a call: braces and fences are the reader's affair."""
-    return after.replace("`", "").strip()
-
-
-def _identify(prefix: str, suffix: str) -> Callable[[str, Callable[[str], bool]], tuple[str, str | None]]:
-    numbered = re.escape(suffix).replace(re.escape(NUMBER), r"\d+")
-    form = re.compile(f"(?:{re.escape(prefix)})?(?P<name>.+?)(?:{numbered})?", re.DOTALL)
-    with_id = NUMBER in suffix
-
-    def identify(text: str, offered: Callable[[str], bool]) -> tuple[str, str | None]:
-        found = form.fullmatch(text)
-        name = text if found is None else found["name"]
-        if not offered(name) and offered(text):
-            name = text
-        return name, text if with_id else None
-
-    return identify
-
-
-# -- writing ----------------------------------------------------------------------------------------------------------
-
-_PART = re.compile(f"[{NAME}{ARGUMENTS}{ID}{NUMBER}]")
-
-
-def writer(layout: Layout, *, quoted: bool) -> WriteCalls:
-    """Writes calls as the layout has them. quoted: names stand within JSON, between quotes of the layout's."""
-
-    def write(calls: Sequence[ToolCall]) -> str | None:
-        if layout.between is None and len(calls) > 1:
-            return None  # the template writes one call a turn
-        if not quoted and not all(TOOL_NAME.fullmatch(call.name) for call in calls):
-            return None
-        done = [_call(number, call) for number, call in enumerate(calls, start=layout.first)]
-        return layout.opening.lstrip() + (layout.between or "").join(done) + layout.closing.rstrip()
-
-    def _call(number: int, call: ToolCall) -> str:
-        parts = {
-            NAME: dump(call.name)[1:-1] if quoted else call.name,
-            ARGUMENTS: arguments_json(call.arguments),
-            ID: short_id(call.id),
-            NUMBER: str(number),
-        }
-        return _PART.sub(lambda found: parts[found[0]], layout.call)
-
-    return write
+    behind = f", all behind {marker}" if marker else ""
+    return Syntax(f"a name and JSON behind {item}{behind}", calls.openers, calls)

@@ -25,16 +25,15 @@ def of(template: ChatTemplate, declared: Declared, why: str) -> Derived:
     family = Family(
         name=NAME,
         about=calls.kind,
+        calls=calls.calls,
         auto_openers=calls.openers,
         markup=own_markup(sample, marks, ends=(eos,) if eos else (), reasoning=declared.reasoning),
         prompt=tools.OURS.prompt,
         tool=tools.OURS.tool,
         between=tools.OURS.between,
-        write=calls.write,
         answer="the call in that form",
         noun="tool",
         special_tokens=any(json_syntax.is_special(mark) for mark in marks),
-        trigger=calls.trigger,
     )
     return Derived(
         family=family,

@@ -53,7 +53,7 @@ def compile_calls(declared: Mapping[str, Any]) -> Syntax:
     known = {opener.marker for opener in openers if opener.marker}
     if not all(_comes_back(each, openers) for each in found) or len(known) < len(found):
         raise NotCompiled("calls that are written so are not read back")
-    return Syntax(f"declared by the checkpoint: {found[0].kind}", openers, found[0].write, found[0].trigger)
+    return Syntax(f"declared by the checkpoint: {found[0].kind}", openers, found[0].calls)
 
 
 def _compiled(field: Mapping[str, Any], places: _Places) -> Syntax:
