@@ -20,7 +20,6 @@ from toolcall_middleware.parsing.events import CallArgs
 
 from ...parsing.streams import calls_in, read, text_in
 
-NAMED = {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}
 JSON_FIELD = {"open": "<a_call>", "close_pattern": r"</a_call>\s*", "repeats": True, "content": "json"}
 FORMS: dict[str, tuple[dict[str, Any], str]] = {
     "json": (
@@ -54,17 +53,6 @@ FORMS: dict[str, tuple[dict[str, Any], str]] = {
         {**JSON_FIELD, "open": ["<a_call>", "<a_second_call>"]},
         '<a_second_call>{"name": "f", "arguments": {"x": "1 < 2"}}</a_call>',
     ),
-    "strings between a mark": (
-        {
-            "open_pattern": r"<\|a_call>call:(?P<name>\w+)",
-            "close": "<a_call|>",
-            "repeats": True,
-            "content": "json",
-            "content_args": {"unquoted_keys": True, "string_delims": [["<|~|>", "<|~|>"]]},
-            "transform": NAMED,
-        },
-        "<|a_call>call:f{x:<|~|>1 < 2<|~|>}<a_call|>",
-    ),
     "a list": (
         {
             "open": "<a_calls>",
@@ -74,25 +62,6 @@ FORMS: dict[str, tuple[dict[str, Any], str]] = {
             "transform": {"type": "function", "function": {"name": "{name}", "arguments": "{arguments}"}},
         },
         '<a_calls>[{"name": "f", "arguments": {"x": "1 < 2"}}]</a_calls>',
-    ),
-    "the name captured": (
-        {
-            "open_pattern": r"<\|a_call\|>\s*(?P<name>[^<\s]+)<\|a_args\|>",
-            "close": "<|a_end|>",
-            "content": "json",
-            "transform": NAMED,
-        },
-        '<|a_call|>f<|a_args|>{"x": "1 < 2"}<|a_end|>',
-    ),
-    "tags": (
-        {
-            "open_pattern": r"<a_call>\s*<do=(?P<name>[^\n>]+)>",
-            "close_pattern": r"</do>\s*</a_call>\s*",
-            "content": "xml-inline",
-            "content_args": {"tag_pattern": r"<with=(?P<key>[^>\n]+)>\s*(?P<value>.*?)\s*</with>"},
-            "transform": NAMED,
-        },
-        "<a_call>\n<do=f>\n<with=x>1 < 2</with>\n</do>\n</a_call>",
     ),
 }
 
@@ -123,9 +92,10 @@ def test_declared_calls_are_read_by_the_character_and_written(form: str) -> None
         ({"content": "int"}, "content of the kind int"),
         ({"content": "yaml"}, "content of the kind yaml"),
         ({"content_args": {"tabs": True}}, "dialect with other arguments"),
-        ({"content_args": {"string_delims": "x"}}, "string_delims is no list"),
-        ({"content_args": {"string_delims": [["<<", ">>"]]}}, "strings between different marks"),
-        ({"content_args": {"string_delims": [["~", "~"]]}}, "dialect that holds the name"),
+        ({"content": "xml-inline"}, "content of the kind xml-inline"),
+        ({"content_args": {"string_delims": "x"}}, "strings between other marks"),
+        ({"content_args": {"string_delims": [["~", "~"]]}}, "strings between other marks"),
+        ({"transform": {"function": {"name": "{name}", "arguments": "{content}"}}}, "out of a pattern"),
         ({"close": ["</a>", "</b>"], "close_pattern": None}, "several texts in close"),
         ({"open": "ab"}, "no reader knows|not read back"),
         ({"transform": {"function": {"name": "f"}}}, "a name that is not what the model wrote"),
@@ -143,20 +113,6 @@ def test_declared_calls_are_read_by_the_character_and_written(form: str) -> None
 def test_what_is_more_than_literals_is_not_compiled_and_said(change: dict[str, Any], why: str) -> None:
     with pytest.raises(NotCompiled, match=why):
         compile_calls(declared({**FORMS["json"][0], **change}))
-
-
-@pytest.mark.parametrize(
-    ("form", "change", "why"),
-    [
-        ("tags", {"merge_duplicates": True}, "several times"),
-        ("tags", {"value_parser": {"name": "kv-lines"}}, "values of the kind kv-lines"),
-        ("tags", {"tag_pattern": r'<with\b[^>]*?\bname="(?P<key>[^"]+)">(?P<value>.*?)</with>'}, "pattern"),
-    ],
-)
-def test_arguments_of_a_parser_that_cannot_stream_are_not_compiled(form: str, change: dict[str, Any], why: str) -> None:
-    field = FORMS[form][0]
-    with pytest.raises(NotCompiled, match=why):
-        compile_calls(declared({**field, "content_args": {**field.get("content_args", {}), **change}}))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -180,7 +136,7 @@ ODD: list[Any] = [None, [], [1], {}, {"x": []}, 1, True, "", "x", "{", "{content
 def test_whatever_is_declared_is_compiled_or_refused(form: str) -> None:
     field = FORMS[form][0]
     places: list[tuple[str, ...]] = [(key,) for key in (*field, "content_args", "transform_each")]
-    places += [("content_args", key) for key in ("tag_pattern", "value_parser", "kv_sep", "string_delims")]
+    places += [("content_args", key) for key in ("value_parser", "string_delims")]
     places += [("transform", "function"), ("transform", "function", "name"), ("transform", "function", "arguments")]
     for place in places:
         for odd in ODD:

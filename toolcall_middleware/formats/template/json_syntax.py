@@ -74,8 +74,12 @@ def _object(layout: Layout) -> Syntax | None:
     openers = [opener(marker, calls, special=is_special(marker))]
     if not layout.call.lstrip().startswith("{"):
         openers += [ignored(each) for each in (layout.opening.strip(), layout.closing.strip()) if each]
-    kind = "JSON objects whose key is the name" if calls.syntax.keyed else "JSON objects"
-    return Syntax(f"{kind} behind {marker}", tuple(openers), calls)
+    return Syntax(kind(calls), tuple(openers), calls)
+
+
+def kind(calls: Json) -> str:
+    """How such calls are written, in words."""
+    return f"JSON objects{' whose key is the name' if calls.syntax.keyed else ''} behind {calls.marker}"
 
 
 def _with_holes(text: str) -> str:
