@@ -141,7 +141,8 @@ class Named(Shape):
     @property
     def closers(self) -> tuple[str, ...]:
         """Markers that are no content after a call."""
-        return (*self.parts.item_close, *filter(None, (self.close.strip(), *self.ends)))
+        each = self.parts.item_close if self.special or not self.close else ()
+        return (*each, *filter(None, (self.close.strip(), *self.ends)))
 
     @property
     def openers(self) -> tuple[Opener, ...]:
