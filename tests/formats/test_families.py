@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from toolcall_middleware.formats import registry
+from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.formats.auto import Auto
 from toolcall_middleware.formats.base import ParserOptions
+from toolcall_middleware.formats.family import Family
 from toolcall_middleware.formats.prompt import escaping
 from toolcall_middleware.model import ChoiceMode, Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 
@@ -335,3 +339,30 @@ def test_auto_writes_a_familys_prompt_and_reads_it_and_the_others(name: str) -> 
         written = registry.get(other).render_calls(calls)
         (call,) = calls_in(read(auto.parser(tools, ParserOptions()), [written]))
         assert json.loads(call.arguments) == {"city": "Oslo", "days": 2}
+
+
+@pytest.mark.parametrize("lineage", markup.lineages())
+def test_a_marker_of_calls_is_stated_twice_at_most(lineage: str) -> None:
+    """Once in the declaration, and once more where another form of the calls shares it. Prompts are the models' own."""
+    source = Path(importlib.import_module(f"{markup.FAMILIES}.{lineage}").__file__ or "").read_text("utf-8")
+    module = ast.parse(source)
+    skipped = {"prompt", "about"}
+    texts: list[str] = []
+
+    def walk(node: ast.AST) -> None:
+        if isinstance(node, ast.keyword) and node.arg in skipped:
+            return
+        if isinstance(node, ast.Assign) and "PROMPT" in ast.unparse(node.targets[0]):
+            return
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.append(node.value)
+        for child in ast.iter_child_nodes(node):
+            walk(child)
+
+    for statement in module.body[1:]:
+        walk(statement)
+    stated = "\0".join(texts)
+    for family in markup.lineage(lineage):
+        if isinstance(family, Family):
+            for marker in (family.calls.marker, *family.calls.closers):
+                assert len(marker) < 4 or stated.count(marker) <= 2, marker

@@ -111,7 +111,7 @@ COMMON = Markup(
         *_TURN_TAGS,
     ),
     escapes=(
-        Escape(r"\[", r"/?TOOL_CALL\]"),
+        Escape(r"\[", r"(?:/?TOOL_CALL\]|Calling tool:)"),
         *_TURN_ESCAPES,
         Escape('"', r"tool_calls[\"']"),  # the key of our own format
         Escape("'", r"tool_calls[\"']"),

@@ -11,6 +11,7 @@ from typing import Any
 from ..model import ToolSet
 from ..parsing.calls.json_calls import JsonCalls, JsonCallSyntax
 from ..parsing.calls.last_line import LastLine
+from ..parsing.calls.named_calls import NamedCalls, NamedSyntax
 from ..parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
 from ..parsing.patterns import PYTHON_NAME
 from ..parsing.sink import Body, Sink
@@ -72,7 +73,10 @@ _BARE_LIST = Opener(
 # `[TOOL_CALL] {"tool": "f", "args": {…}} [/TOOL_CALL]`: models that lost their own syntax (quantized MiniMax M2).
 _LABELLED = JsonCallSyntax(close=("[/TOOL_CALL]",))
 _LABELLED_JSON = Opener(marker="[TOOL_CALL]", body=lambda sink, _: JsonCalls(sink, _LABELLED))
-BARE_JSON: tuple[Opener, ...] = (BARE_OBJECT, _BARE_LIST, _LABELLED_JSON)
+# `[Calling tool: f({…})]`: how some agents show calls in the conversation, which models repeat.
+_SHOWN = NamedSyntax(item_close=(")]",), identify=lambda written, _: (written.removesuffix("("), None))
+_SHOWN_CALL = Opener(marker="[Calling tool:", body=lambda sink, _: NamedCalls(sink, _SHOWN))
+BARE_JSON: tuple[Opener, ...] = (BARE_OBJECT, _BARE_LIST, _LABELLED_JSON, _SHOWN_CALL)
 
 
 def _list_opener(*beginning: tuple[str, ...], fences: Iterable[str] = ()) -> Opener:

@@ -17,7 +17,7 @@ from ...parsing.text.grammar import Opener, Where, beginnings
 from .. import reading
 from ..family import Family
 from ..markup import Markup
-from ..prompt.tool_results import RESULTS_FOLLOW
+from ..prompt.tool_results import one_a_line
 from ..syntax.slots import Slots, attribute, begun, heads, slot_calls
 from .harmony import OPENERS
 
@@ -84,18 +84,11 @@ BEAM = Family(
     own_openers=OPENERS,
     fallback=reading.LISTED_JSON,
     markup=Markup(tags=("rfl:",)),
-    prompt="""\
-# Tools
-
-You may call the tools below. Each line is one of them, as JSON.
-
-{tools}
-
-To call a tool, answer with a message to it in this form. Strings stand in it as they are, other values as JSON:
-{example}
-
-"""
-    + RESULTS_FOLLOW,
+    prompt=one_a_line(
+        "To call a tool, answer with a message to it in this form. Strings stand in it as they are, other values "
+        "as JSON",
+        may="You may call the tools",
+    ),
     answer="the message to the tool",
     noun="tool",
     special_tokens=True,

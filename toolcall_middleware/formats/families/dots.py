@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..family import Family
-from ..prompt.tool_results import RESULTS_FOLLOW
+from ..prompt.tool_results import one_a_line
 from ..syntax.openers import json_calls
 from ..syntax.slots import Slots
 
@@ -23,20 +23,7 @@ DOTS = Family(
     models={"dots.llm": "[sglang] dots"},
     calls=_INVOKE,
     auto_openers=_OPENERS,
-    prompt="""\
-# Tools
-
-You may call the functions below. Each line is one of them, as JSON.
-
-<functions>
-{tools}
-</functions>
-
-To call functions, answer with a block in this form:
-{example}
-
-"""
-    + RESULTS_FOLLOW,
+    prompt=one_a_line("To call functions, answer with a block in this form", within="functions"),
     special_tokens=True,
 )
 

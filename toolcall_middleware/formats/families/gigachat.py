@@ -5,6 +5,8 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 
 from __future__ import annotations
 
+import re
+
 from ...parsing.text.grammar import Opener, beginnings
 from .. import reading
 from ..family import Family
@@ -15,13 +17,14 @@ from ..syntax.openers import ignored, opener
 from ..syntax.slots import Slots
 
 # A message of its own (3), or a token (3.1).
-_JSON = Json(call=f"<|function_call|>{CALL}", between="<|message_sep|>\n\n", ends=("<|message_sep|>",))
+_END = "<|message_sep|>"
+_JSON = Json(call=f"<|function_call|>{CALL}", between=f"{_END}\n\n", ends=(_END,))
 
-_SEPARATOR = ignored(_JSON.ends[0])
+_SEPARATOR = ignored(_END)
 _OPENERS = (
     Opener(
-        pattern=r"<\|message_sep\|>[ \t\r\n]{0,8}function call<\|role_sep\|>",
-        partial=beginnings("<|message_sep|>", "function call<|role_sep|"),
+        pattern=rf"{re.escape(_END)}[ \t\r\n]{{0,8}}function call<\|role_sep\|>",
+        partial=beginnings(_END, "function call<|role_sep|"),
         body=lambda sink, _: _JSON(sink),
     ),
     opener("function call<|role_sep|>", _JSON),

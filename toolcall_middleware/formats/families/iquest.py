@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..family import Family
 from ..markup import Markup
-from ..prompt.tool_results import RESULTS_FOLLOW
+from ..prompt.tool_results import one_a_line
 from ..syntax.slots import Slots
 
 _CALLS = Slots(
@@ -27,21 +27,11 @@ IQUEST_Q1 = Family(
     models={"iquest-q1": "[sglang] iquest_q1"},
     calls=_CALLS,
     markup=Markup(ends=("<|iquest_end|>",), tags=("iquest_",)),
-    prompt="""\
-# Tools
-
-You may call the functions below. Each line is one of them, as JSON.
-
-<tools>
-{tools}
-</tools>
-
-To call functions, answer in this form, without anything between the tags. Strings stand in it as they are, other \
-values as JSON:
-{example}
-
-"""
-    + RESULTS_FOLLOW,
+    prompt=one_a_line(
+        "To call functions, answer in this form, without anything between the tags. Strings stand in it as they are, "
+        "other values as JSON",
+        within="tools",
+    ),
     special_tokens=True,
 )
 

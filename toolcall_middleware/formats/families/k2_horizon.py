@@ -7,7 +7,7 @@ import re
 from ...parsing.text.grammar import Opener, beginnings
 from ..family import Family
 from ..markup import Markup
-from ..prompt.tool_results import RESULTS_FOLLOW
+from ..prompt.tool_results import one_a_line
 from ..syntax.openers import json_calls, opener
 from ..syntax.slots import Slots
 
@@ -40,20 +40,11 @@ K2_HORIZON = Family(
     calls=_SLOTS,
     auto_openers=_OPENERS,
     markup=Markup(tags=(r"ifm\|",)),
-    prompt="""\
-# Tools
-
-You may call the tools below. Each line is one of them, as JSON.
-
-<tools>
-{tools}
-</tools>
-
-To call tools, answer in this form. Strings stand in it as they are, other values as JSON:
-{example}
-
-"""
-    + RESULTS_FOLLOW,
+    prompt=one_a_line(
+        "To call tools, answer in this form. Strings stand in it as they are, other values as JSON",
+        may="You may call the tools",
+        within="tools",
+    ),
     answer=f"the calls between {_CALLS} and {_SLOTS.closers[0]}",
     noun="tool",
     special_tokens=True,

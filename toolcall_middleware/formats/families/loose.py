@@ -18,7 +18,7 @@ from ...parsing.text.grammar import Context, Opener, Where
 from .. import reading
 from ..family import Family
 from ..markup import Escape, Markup
-from ..prompt.tool_results import RESULTS_FOLLOW
+from ..prompt.tool_results import one_a_line
 from ..syntax.function_tags import FREE_TOOL_TAG, NAME, TOOL_TAG
 from ..syntax.json import Json
 from ..syntax.named import Named
@@ -71,17 +71,9 @@ REACT = Family(
     auto_openers=(_REACT,),
     fallback=_JSON,
     markup=Markup(escapes=(Escape("Action", rf":{_WS}[^\s:]{{1,128}}{_WS}{_LINE}Action Input:"),)),
-    prompt=f"""\
-# Tools
-
-You can use the tools below. Each line is one of them, as JSON.
-
-{{tools}}
-
-To use a tool, answer with these two lines; the input is a JSON object:
-{{example}}
-
-{RESULTS_FOLLOW}""",
+    prompt=one_a_line(
+        "To use a tool, answer with these two lines; the input is a JSON object", may="You can use the tools"
+    ),
     answer="the lines Action: and Action Input:",
     noun="tool",
 )
@@ -115,17 +107,7 @@ ACTION_JSON = Family(
     calls=Json(call='{"action": "{name}", "action_input": {arguments}}'),
     auto_openers=(_BLOB,),
     fallback=_JSON,
-    prompt=f"""\
-# Tools
-
-You can use the tools below. Each line is one of them, as JSON.
-
-{{tools}}
-
-To use a tool, answer with nothing but a JSON object in this form:
-{{example}}
-
-{RESULTS_FOLLOW}""",
+    prompt=one_a_line("To use a tool, answer with nothing but a JSON object in this form", may="You can use the tools"),
     answer="the JSON object with action and action_input",
     noun="tool",
 )
@@ -136,17 +118,11 @@ FUNCTION_CALL = Family(
     about='`{"function_call": {"name": …, "arguments": …}}`: OpenAI\'s older messages, written as text',
     calls=Json(call='{"function_call": {"name": "{name}", "arguments": {encoded}}}'),
     fallback=_JSON,
-    prompt=f"""\
-# Functions
-
-You can call the functions below. Each line is one of them, as JSON.
-
-{{tools}}
-
-To call a function, answer with nothing but a JSON object in this form; the arguments are JSON in a string:
-{{example}}
-
-{RESULTS_FOLLOW}""",
+    prompt=one_a_line(
+        "To call a function, answer with nothing but a JSON object in this form; the arguments are JSON in a string",
+        title="Functions",
+        may="You can call the functions",
+    ),
     answer="the JSON object with function_call",
 )
 
@@ -174,17 +150,11 @@ TOOL_CODE = Family(
     auto_openers=(_CODE,),
     fallback=_JSON,
     markup=Markup(escapes=(Escape("```", r"tool_code\b"),)),
-    prompt=f"""\
-# Functions
-
-You can call the functions below. Each line is one of them, as JSON.
-
-{{tools}}
-
-To call functions, answer with a code block in this form, one call a line:
-{{example}}
-
-{RESULTS_FOLLOW}""",
+    prompt=one_a_line(
+        "To call functions, answer with a code block in this form, one call a line",
+        title="Functions",
+        may="You can call the functions",
+    ),
     answer="the tool_code block",
 )
 
@@ -203,18 +173,11 @@ TOOL_TAGS = Family(
     auto_openers=(TOOL_TAG,),
     own_openers=(FREE_TOOL_TAG,),
     fallback=_JSON,
-    prompt=f"""\
-# Tools
-
-You can use the tools below. Each line is one of them, as JSON.
-
-{{tools}}
-
-To use a tool, answer with its name as a tag on a line of its own, and in it a tag for each parameter, values as they \
-are, lists and objects as JSON:
-{{example}}
-
-{RESULTS_FOLLOW}""",
+    prompt=one_a_line(
+        "To use a tool, answer with its name as a tag on a line of its own, and in it a tag for each parameter, values "
+        "as they are, lists and objects as JSON",
+        may="You can use the tools",
+    ),
     answer="the tool's tag",
     noun="tool",
 )

@@ -10,6 +10,16 @@ from ..syntax.named import Named
 from ..syntax.openers import opener
 from ..syntax.slots import slot_calls
 
+_SERVER = "generic-extras"  # where its template puts tools that it knows nothing of
+
+_CALLS = Named(
+    open="<use_mcp_tool>\n",
+    call=f"<server_name>{_SERVER}</server_name>\n<tool_name>{{name}}</tool_name>\n"
+    "<arguments>\n{arguments}\n</arguments>",
+    between="\n",
+    close="\n</use_mcp_tool>",
+)
+
 _READ = slot_calls(
     call=re.compile(
         r"(?:<server_name>[^<]{0,256}</server_name>[ \t\r\n]{0,64})?"
@@ -23,17 +33,7 @@ _READ = slot_calls(
     slot_heads=(),
     value_close="</arguments>",
     call_close="</arguments>",
-    close="</use_mcp_tool>",
-)
-
-_SERVER = "generic-extras"  # where its template puts tools that it knows nothing of
-
-_CALLS = Named(
-    open="<use_mcp_tool>\n",
-    call=f"<server_name>{_SERVER}</server_name>\n<tool_name>{{name}}</tool_name>\n"
-    "<arguments>\n{arguments}\n</arguments>",
-    between="\n",
-    close="\n</use_mcp_tool>",
+    close=_CALLS.closers[-1],
 )
 
 # llama.cpp: models/templates/MiroThinker-v1.jinja (the calls; the words are ours)
@@ -57,7 +57,7 @@ answer:
 
 """
     + RESULTS_FOLLOW,
-    answer="the call within <use_mcp_tool></use_mcp_tool> tags",
+    answer=f"the call within {_CALLS.marker}{_CALLS.closers[-1]} tags",
     noun="tool",
 )
 

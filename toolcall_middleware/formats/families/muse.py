@@ -10,7 +10,7 @@ from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Context, Opener, Where
 from ..family import Family
 from ..markup import Markup
-from ..prompt.tool_results import RESULTS_FOLLOW
+from ..prompt.tool_results import one_a_line
 from ..syntax.openers import opener
 from ..syntax.slots import Slots
 from .harmony import END, HEADS
@@ -59,20 +59,10 @@ MUSE_GLIMMER = Family(
     calls=_INVOKE,
     auto_openers=(*_CALLS, *_MESSAGES, END),  # gpt-oss's messages are some of its
     markup=Markup(stops=("<|start|>tool ",), ends=("<|eom|>", "<|eot|>"), tags=("atem:",)),
-    prompt="""\
-# Tools
-
-You may call the functions below. Each line is one of them, as JSON.
-
-<functions>
-{tools}
-</functions>
-
-To call functions, answer with a block in this form. Strings stand in it as they are, other values as JSON:
-{example}
-
-"""
-    + RESULTS_FOLLOW,
+    prompt=one_a_line(
+        "To call functions, answer with a block in this form. Strings stand in it as they are, other values as JSON",
+        within="functions",
+    ),
     answer=f"the {_INVOKE.trigger} block",
     special_tokens=True,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..family import Family
 from ..markup import Markup
 from ..prompt.thoughts import between
-from ..prompt.tool_results import RESULTS_FOLLOW
+from ..prompt.tool_results import one_a_line
 from ..syntax.named import Named
 
 
@@ -45,18 +45,9 @@ PLAMO3 = Family(
         ends=("<|plamo:tag|>",),
     ),
     thoughts=between(_THINK),
-    prompt="""\
-# Tools
-
-You may call the tools below. Each line is one of them, as JSON.
-
-{tools}
-
-To call tools, answer in this form, with one request for each call:
-{example}
-
-"""
-    + RESULTS_FOLLOW,
+    prompt=one_a_line(
+        "To call tools, answer in this form, with one request for each call", may="You may call the tools"
+    ),
     answer="the tool requests",
     noun="tool",
     special_tokens=True,  # the pieces of which the markers are made

@@ -22,6 +22,15 @@ RESULTS_FOLLOW = (
 """Ends a prompt of ours: what `named` writes, and that it is nothing for the model to write."""
 
 
+def one_a_line(how: str, *, title: str = "Tools", may: str = "You may call the functions", within: str = "") -> str:
+    """A prompt in our words, for families whose own is not published: the tools as lines of JSON, in the tag `within`,
+    and `how` to call them.
+    """
+    tools = f"<{within}>\n{{tools}}\n</{within}>" if within else "{tools}"
+    head = f"# {title}\n\n{may} below. Each line is one of them, as JSON."
+    return f"{head}\n\n{tools}\n\n{how}:\n{{example}}\n\n{RESULTS_FOLLOW}"
+
+
 def named(results: Sequence[ToolResult]) -> str:
     """`<tool_result name="f">…</tool_result>`: ours, for families whose results are turns of a role of their own.
 

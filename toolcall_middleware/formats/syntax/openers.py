@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from ...parsing.calls.fork import Branch, Fork, Nothing
 from ...parsing.calls.json_calls import JsonCalls, JsonCallSyntax
-from ...parsing.calls.named_calls import NamedCalls, NamedSyntax
 from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
 from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Opener, Where, beginnings
@@ -75,12 +74,6 @@ def json_calls(**syntax: object) -> Make:
     """A reader of JSON call objects; `syntax` is JsonCallSyntax's."""
     made = JsonCallSyntax(**syntax)  # type: ignore[arg-type]
     return lambda sink: JsonCalls(sink, made)
-
-
-def named_calls(**syntax: object) -> Make:
-    """A reader of a name and then JSON; `syntax` is NamedSyntax's."""
-    made = NamedSyntax(**syntax)  # type: ignore[arg-type]
-    return lambda sink: NamedCalls(sink, made)
 
 
 def pythonic_calls(**syntax: object) -> Make:

@@ -189,6 +189,30 @@ def _behind_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> Steps[s
         return char
 
 
+def _no_prose(c: Cursor) -> Steps[None]:
+    """After an object without arguments: prose on its line shows that it mentions a call. Raises NotACall."""
+    while True:
+        k = c.i
+        while c.s[k : k + 1] in {" ", "\t"} and k - c.i < MAX_GAP:
+            k += 1
+        if k < len(c.s) or c.last:
+            break
+        yield from c.more()
+    if c.s[k : k + 1].isalnum():
+        raise NotACall
+
+
+def _markup_near(c: Cursor, close: tuple[str, ...]) -> Steps[bool]:
+    """Whether a closing marker or another call follows soon."""
+    while True:
+        limit = c.i + MAX_GAP
+        if _HEAD.search(c.s, c.i, limit) or any(c.s.find(marker, c.i, limit) >= 0 for marker in close):
+            return True
+        if c.last or len(c.s) >= limit:
+            return False
+        yield from c.more()
+
+
 def _find_back(c: Cursor, close: tuple[str, ...], *, in_list: bool) -> Steps[bool]:
     """Behind a call that broke off: its closing marker, or the list's next call, tells that it was all markup."""
     while True:
@@ -280,12 +304,16 @@ class _Call:
             if not self.started:
                 if self.syntax.bare and not self.args_ended:
                     raise NotACall
+                if not self.args_ended and self.syntax.wrappers:
+                    yield from _no_prose(self.c)
                 yield from self._start()
             yield from self._end(complete=True)
         except _Broken:
             if not self.started:
                 if self.syntax.bare or self.name is None:
                     raise NotACall from None
+                if self.syntax.wrappers and not (yield from _markup_near(self.c, self.syntax.close)):
+                    raise NotACall from None  # a mention of the syntax
                 yield from self._start()  # the name was held, and no arguments have begun
             self.lost = self.repaired = True
             yield from self._end(complete=True)

@@ -277,7 +277,7 @@ def _behind_call(cursor: Cursor, syntax: NamedSyntax, *, marked: bool) -> Steps[
     while True:
         s, k = cursor.s, cursor.i
         limit = min(len(s), k + MAX_GAP)
-        while k < limit and s[k] in "}`])> \t\r\n":
+        while k < limit and s[k] in "}`])> \t\r\n" and not s.startswith(closing, k):
             k += 1
         if s[k : k + 1] in COMMENT:
             behind = behind_comments(s, k, syntax.closing, last=cursor.last)
