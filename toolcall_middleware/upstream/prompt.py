@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from ..formats.family import choice_text
 from ..formats.models import thoughts_of
 from ..formats.prompt import escaping
 from ..json_schema.compact import compact_schema
@@ -100,6 +99,8 @@ def wish(chat: ChatRequest, fmt: ToolFormat, *, bare: bool) -> str:
     if not chat.offers_tools:
         return ""
     if bare:
+        from ..formats.family import choice_text  # which imports the shapes of calls
+
         return choice_text(chat.tools.tools, chat.choice, noun="tool", answer=_BARE)
     return fmt.render_choice(chat.tools.tools, chat.choice)
 

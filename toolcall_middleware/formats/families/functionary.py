@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from ...model import Tool
+from ...model import Tool, ToolCall
 from ...parsing.calls.fork import Nothing
 from ...parsing.calls.named_calls import NamedCalls, NamedSyntax
 from ...parsing.text.grammar import Opener, Where
@@ -75,8 +75,15 @@ Reminder:
 
 _ALL = Opener(marker=">>>all\n", body=lambda sink, _: Nothing(sink))
 _RECIPIENT = r"[A-Za-z_][\w.\-]{0,63}"
-# Python's prompt looks the same: only a plain name with an object after it is read. `all` addresses the user.
-_MESSAGES = Named(call=">>>{name}\n{arguments}", alone=True, name=re.compile(rf"(?!all\Z){_RECIPIENT}"), objects=True)
+# Python's prompt looks the same: only a plain name with an object after it is read.
+_MESSAGES = Named(call=">>>{name}\n{arguments}", alone=True, name=re.compile(_RECIPIENT), objects=True)
+
+
+def _write(calls: Sequence[ToolCall]) -> str | None:
+    written = _MESSAGES.writer()(calls)
+    # `>>>all` on a line of its own addresses the user. A string in JSON has no line break.
+    return None if written is None else written.replace(">>>all\n{", ">>>all{")
+
 
 _MARKED = (
     _ALL,
@@ -107,6 +114,7 @@ FUNCTIONARY_V32 = Family(
     about="`>>>f`, a line break and JSON: Functionary v3.2",
     fine_tunes={"functionary*v3.2": "[llama.cpp] Functionary v3.2"},
     calls=_MESSAGES,
+    write=_write,
     auto_openers=_MARKED,
     own_openers=_BEGUN,
     markup=Markup(
