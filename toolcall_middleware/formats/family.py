@@ -22,7 +22,7 @@ from .syntax.shape import Shape, WriteCalls
 
 ONE = "Make at most one function call in an answer."
 
-# Arguments that no client sends: what stands around them is the call's syntax.
+# Arguments that no client sends: the text around them is the call's syntax.
 _ARGUMENTS = '{"arguments": "0b6ad9c1"}'
 
 
@@ -40,8 +40,10 @@ _BEHIND_TOOLS = re.compile(r"\{tools\}\]?\s*(</[^\s<>]+>)")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Family:
-    """One family. A turn that its syntax cannot write stands in the history as a block of the format `json`, which its
-    parser reads too.
+    """One family. In the history, a turn that its syntax cannot write is a block of the format `json`, which its parser
+    reads too.
+
+    `dataclasses.replace` keeps what was derived from `calls`: with other calls, declare a new family.
     """
 
     name: str
@@ -69,11 +71,11 @@ class Family:
     thoughts: Thoughts = NO_THOUGHTS
     """What becomes of their reasoning in later turns, and whether their template opens it."""
     prompt: str
-    """The tool block. `{tools}` stands for the tools, `{example}` for the form of a call."""
+    """The tool block. Holes: `{tools}`, and `{example}` for the form of a call."""
     tool: Callable[[Tool], str] = definition
     """Writes one tool of the block."""
     between: str = "\n"
-    """Stands between two tools."""
+    """Separates two tools."""
     one: str = f"\n\n{ONE}"
     """What is added to the block where only one call may be made."""
     write: WriteCalls = _OF_CALLS
@@ -130,12 +132,12 @@ class Family:
         if not tools:
             return ""
         # Not str.format: the layouts are full of braces, and the tools' texts may hold the other placeholder.
-        told = self.between.join(map(self.tool, tools))
+        listed = self.between.join(map(self.tool, tools))
         closing = _BEHIND_TOOLS.search(self.prompt)
         if closing is not None:
             # In JSON, too, `<\/functions>` means `</functions>`.
-            told = guarded(told, closing[1])
-        block = escaping.fill(self.prompt, {"tools": told, "example": self._example()})
+            listed = guarded(listed, closing[1])
+        block = escaping.fill(self.prompt, {"tools": listed, "example": self._example()})
         return block if parallel else block + self.one
 
     def _example(self) -> str:

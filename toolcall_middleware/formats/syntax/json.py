@@ -105,8 +105,14 @@ class Json(Shape):
         return self.open + (self.between or "").join(each) + self.close
 
     @property
-    def constrained_from(self) -> str:
+    def trigger(self) -> str:
         """The first tag, or the marker."""
+        found = TAG.match(self.marker)
+        return found.group() if found else self.marker
+
+    @property
+    def constrained_from(self) -> str:
+        """The same."""
         return self.trigger
 
     @property

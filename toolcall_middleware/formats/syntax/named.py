@@ -129,11 +129,6 @@ class Named(Shape):
         return self.open.strip() or self.parts.item
 
     @property
-    def trigger(self) -> str:
-        """The same."""
-        return self.marker
-
-    @property
     def constrained_from(self) -> str:
         """The same."""
         return self.marker

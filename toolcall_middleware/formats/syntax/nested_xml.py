@@ -48,11 +48,6 @@ class Elements(Shape):
         return f"{self.mark}<{self.wrapper}>"
 
     @property
-    def trigger(self) -> str:
-        """The same."""
-        return self.marker
-
-    @property
     def constrained_from(self) -> str:
         """The same, where there is a style."""
         return self.marker if self.style else ""

@@ -45,9 +45,8 @@ class Shape(ABC):
 
     @property
     def trigger(self) -> str:
-        """The first tag that is written, or the marker."""
-        found = TAG.match(self.marker)
-        return found.group() if found else self.marker
+        """The first text that shows that a call begins."""
+        return self.marker
 
     @property
     def constrained_from(self) -> str:
