@@ -150,7 +150,7 @@ class TextSpans:
         told = [span for span in self.spans if span["kind"] in {"call", "dropped"}] + self.unknown
         calls = [(place["start"], place["end"]) for place in told]
         found = places(self.text, self.thoughts if thoughts else (), tools=tools, syntax=syntax, calls=calls)
-        self.near_misses += [place._asdict() for place in found]
+        self.near_misses += [{"start": place.start, "end": place.end, "why": place.why} for place in found]
 
     def left(self, became: Sequence[int | None], content: str) -> None:
         """What is no call of the client's left as text where it stands in the client's content, else as nothing."""

@@ -187,3 +187,12 @@ def test_names_follow_the_rules_of_prometheus() -> None:
         re.fullmatch(r"toolcall_[a-z_]+(?:_seconds|_total|_requests|_up|_bucket|_sum|_count|_created)", name)
         for name in names
     )
+
+
+def test_answers_are_counted_by_why_they_hold_no_call() -> None:
+    metrics = Metrics()
+    ended(metrics, format="json", model="m", no_call="example")
+    ended(metrics, format="json", model="m", calls=2)
+    ended(metrics, format="json", model="m", status=502)
+    for reason in ("example", "none"):
+        assert value(metrics, "toolcall_answers_total", no_call=reason, format="json", model="m") == 1

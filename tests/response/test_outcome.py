@@ -62,6 +62,10 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.getMessage().startswith("call: ")]
 
 
+def near_misses(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for line in caplog.messages if line.startswith("no call: ") and " why=" in line]
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @CASES
 async def test_the_log_tells_each_call_once_and_nothing_of_what_it_says(
@@ -127,10 +131,10 @@ async def test_what_looks_like_a_call_and_is_none_is_one_line_at_debug(
     app = ToolCallMiddleware(TextBackend([text, text]), format="hermes")
     with caplog.at_level(logging.INFO, "toolcall_middleware"):
         quiet = await post(app, stream=stream)
-    assert not [line for line in caplog.messages if line.startswith("no call: ")]
+    assert not near_misses(caplog)
     with caplog.at_level(logging.DEBUG, "toolcall_middleware"):
         response = await post(app, stream=stream)
-    told = [line for line in caplog.messages if line.startswith("no call: ")]
+    told = near_misses(caplog)
     assert len(told) == 1
     assert told[0].startswith('no call: model=m mode=prompt format=hermes why="looked like a call: ')
     assert json.loads(told[0].partition(" why=")[2]).endswith(why)
@@ -154,16 +158,20 @@ async def test_what_looks_like_a_call_and_is_none_is_one_line_at_debug(
         ("[TOOL_CALLS] is it.", {"format": "auto"}, ["nothing behind `[TOOL_CALLS]` can be read as one"]),
         ('<tool_call>\n{"name": "f', {}, ["the answer ends before what stands behind `<tool_call` is a call"]),
         ("[TOOL_CALLS][", {"format": "auto"}, ["the answer ends before what stands behind `[TOOL_CALLS]` is a call"]),
-        (f"<think>Hm. {GOOD}</think>Hi.", {}, ["`<tool_call` stands in the model's reasoning"]),
-        (f"Hm. {GOOD}</think>Hi.", {"reasoning_start": "open"}, ["`<tool_call` stands in the model's reasoning"]),
+        (f"<think>Hm. {GOOD}</think>Hi.", {}, ["`f` is called in the model's reasoning"]),
+        (f"Hm. {GOOD}</think>Hi.", {"reasoning_start": "open"}, ["`f` is called in the model's reasoning"]),
         (
             f"<think>Hm. {GOOD}</think>As in\n```\n{GOOD}\n```\n",
             {},
-            ["`<tool_call` stands in the model's reasoning", "`<tool_call` is an example in a fence"],
+            ["`f` is called in the model's reasoning", "`<tool_call` is an example in a fence"],
         ),
         (f"<think>Hm. {GOOD}", {}, []),
         (f"<think>Hm. {GOOD}</think>Hi.", {"reasoning": "parse"}, []),
-        (f"<think>Hm. {GOOD}</think>Hi.", {"reasoning_field": "reasoning"}, []),
+        (
+            f"<think>Hm. {GOOD}</think>Hi.",
+            {"reasoning_field": "reasoning"},
+            ["`f` is called in the model's reasoning"],
+        ),
     ],
     ids=[
         "another family's", "a pattern", "the same marker", "nothing", "nothing behind a pattern", "cut", "cut, auto",
@@ -177,7 +185,7 @@ async def test_the_reason_at_debug_is_the_true_one(
     app = ToolCallMiddleware(TextBackend([text]), **{"format": "hermes", **settings})
     with caplog.at_level(logging.DEBUG, "toolcall_middleware"):
         await post(app, stream=stream)
-    told = [line.partition(" why=")[2] for line in caplog.messages if line.startswith("no call: ")]
+    told = [line.partition(" why=")[2] for line in near_misses(caplog)]
     assert told == [json.dumps(f"looked like a call: {why}") for why in whys]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import enum
 import functools
 import itertools
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from ..model import ToolSet
@@ -18,14 +19,40 @@ MAX_LOOKED_AT = 1 << 16
 _MAX_SHOWN = 64
 _MAX_READ = 4096
 """Characters behind a marker that are read as another format's."""
-_MOST, _MOST_PLACES = 4, 64
-"""Reasons of one answer, and places that are looked at for them."""
+_MOST_PLACES, _MOST_READ = 64, 8
+"""Places of one answer that are looked at, and different markers among them whose text is read by parsers."""
+_MOST_NAMES = 128
+"""Tools whose names are looked for."""
+_UNMARKED, _UNREAD = "{} stands behind no marker", "{} is in a syntax that no format has"
 _TAG = re.compile(
     r"<[|｜]?(?:\w{1,32}[:_▁-])?(?:tools?|functions?|invoke|actions?)(?:[_▁-]?\w{1,32})?(?=[\s=|｜>:])"
     r"|\[(?:TOOL|FUNCTION)[A-Z_]{0,32}\]"
 )
 _NAMED = re.compile(r"""["'](?:name|function|tool)["']\s{0,32}:\s{0,32}["']([^"']{1,64})["']""")
+_ARGUMENTS = re.compile(r"""\(\s{0,8}(?:[A-Za-z_]\w{0,63}\s{0,4}[=:]|["'{\[])|\s{0,4}(?:\{\s{0,8}["'}]|<[A-Za-z_])""")
+"""What begins arguments right after a tool's name: `(city=`, `("`, ` {"`, `<city`."""
+_BEFORE_NAME = re.compile(r"(?:^|[^\w.-])(?:functions\.)?$")
+_LONGEST_BEFORE = 12
 _FENCE = re.compile(r"^[ \t]{0,3}(?:```|~~~)", re.MULTILINE)
+
+
+class NoCall(enum.StrEnum):
+    """Why an answer to a request with tools holds no call. Where several are true the first is told."""
+
+    UNKNOWN_TOOL = "unknown_tool"
+    """The model called a tool that the request does not offer."""
+    CUT = "cut"
+    """The answer ended at its limit of tokens, or in the middle of a call."""
+    THOUGHT = "thought"
+    """A call is in the model's reasoning, or the answer is nothing but reasoning."""
+    EXAMPLE = "example"
+    """What looks like a call is in a code fence or a code span."""
+    OTHER_FORMAT = "other_format"
+    """What looks like a call is in a syntax that is not read, or its arguments cannot be read."""
+    EMPTY = "empty"
+    """The model ended without a word."""
+    PROSE = "prose"
+    """It answered in words."""
 
 
 def unknown_name(name: str, offered: Collection[str]) -> str:
@@ -41,34 +68,40 @@ class NearMiss(NamedTuple):
     start: int
     end: int
     why: str
+    kind: NoCall
 
 
 Places = Sequence[tuple[int, int]]
 """Where pieces of a text begin and end."""
 
 
-def reasons(text: str, thoughts: Places = (), *, tools: ToolSet | None, syntax: ToolFormat) -> list[str]:
-    """Why the text of an answer is no call, for each place that looks like one. Nothing of it is shown but markers
-    and the names of offered tools. See `places`.
-    """
-    return list(dict.fromkeys(place.why for place in places(text, thoughts, tools=tools, syntax=syntax)))[:_MOST]
-
-
 def places(
-    text: str, thoughts: Places = (), *, tools: ToolSet | None, syntax: ToolFormat, calls: Places = ()
+    text: str,
+    thoughts: Places = (),
+    *,
+    tools: ToolSet | None,
+    syntax: ToolFormat,
+    calls: Places = (),
+    explains: bool = True,
 ) -> list[NearMiss]:
     """The places of an answer's text that look like calls and are none, in order; those in `calls` are some.
 
     thoughts: what the model thinks, where no calls are read. tools: None where any name may be called. syntax: the
-    format that the answer is read in.
+    format that the answer is read in. explains: tell which other format a call is in. To know them all takes time when
+    it is first asked.
     """
     text = text[:MAX_LOOKED_AT]
     fences = [match.start() for match in _FENCE.finditer(text)]
     fenced = list(zip(fences[::2], [*fences[1::2], len(text)], strict=False))
     where = _Where(text, fenced, thoughts)
     found: list[NearMiss] = []
-    behind: dict[str, str] = {}  # by marker, for it takes a parser to tell
+    behind: dict[str, _Why] = {}  # by marker, for it takes a parser to tell
     shown = 0
+
+    def add(start: int, end: int, marker: str, why: _Why) -> None:
+        kind, said = why
+        found.append(NearMiss(start, end, f"looked like a call: {said.format(marker)}", kind))
+
     for match in itertools.islice(_TAG.finditer(text), _MOST_PLACES):
         shown += 1
         if _stands_in(calls, match.start()):
@@ -76,17 +109,38 @@ def places(
         marker = match.group()[:_MAX_SHOWN]
         why = where.of(match.start()) or behind.get(marker)
         if why is None and tools is not None and not tools.tools:
-            why = "{} calls nothing: no tool may be called"
+            why = NoCall.OTHER_FORMAT, "{} calls nothing: no tool may be called"
         if why is None:
-            why = behind[marker] = _behind(text, match.start(), marker, syntax)
-        found.append(NearMiss(match.start(), match.end(), f"looked like a call: {why.format(f'`{marker}`')}"))
-    offered = () if tools is None else tools.by_name
-    for match in itertools.islice(_NAMED.finditer(text), 0 if shown else _MOST_PLACES):
-        if match.group(1) in offered and not _stands_in(calls, match.start()):
-            why = where.of(match.start()) or "{} stands behind no marker"
-            what = f"JSON that names `{match.group(1)}`"
-            found.append(NearMiss(match.start(), match.end(), f"looked like a call: {why.format(what)}"))
+            if len(behind) == _MOST_READ:
+                break
+            why = behind[marker] = _behind(text, match.start(), marker, syntax, explains=explains)
+        add(match.start(), match.end(), f"`{marker}`", why)
+    if shown or tools is None:
+        return found
+    named = itertools.islice(_NAMED.finditer(text), _MOST_PLACES)
+    for start, end, name, what, otherwise in (
+        *((match.start(), match.end(), match.group(1), "JSON that names `{}`", _UNMARKED) for match in named),
+        *((start, end, name, "`{}` with arguments", _UNREAD) for start, end, name in _called(text, tools.by_name)),
+    ):
+        if name in tools.by_name and not _stands_in(calls, start):
+            add(start, end, what.format(name), where.of(start) or (NoCall.OTHER_FORMAT, otherwise))
     return found
+
+
+def _called(text: str, names: Collection[str]) -> Iterator[tuple[int, int, str]]:
+    """Where the text has one of the names with what begins its arguments. The last of each name are looked at."""
+    for name in itertools.islice(names, _MOST_NAMES):
+        at = len(text)
+        for _ in range(_MOST_PLACES):
+            if (at := text.rfind(name, 0, at)) < 0:
+                break
+            before = _BEFORE_NAME.search(text[max(at - _LONGEST_BEFORE, 0) : at])
+            if before and (begun := _ARGUMENTS.match(text, at + len(name))):
+                yield at, begun.end(), name
+
+
+_Why = tuple[NoCall, str]
+"""Why there is no call at a place. `{}` in the words stands for what is there."""
 
 
 class _Where(NamedTuple):
@@ -96,35 +150,41 @@ class _Where(NamedTuple):
     fenced: Places
     thoughts: Places
 
-    def of(self, at: int) -> str | None:
-        """Why there is none at this place; `{}` stands for what is there. None in plain text."""
+    def of(self, at: int) -> _Why | None:
+        """Why there is none at this place; None in plain text."""
         if _stands_in(self.thoughts, at):
-            return "{} stands in the model's reasoning"
+            return NoCall.THOUGHT, "{} stands in the model's reasoning"
         if _stands_in(self.fenced, at):
-            return "{} is an example in a fence"
+            return NoCall.EXAMPLE, "{} is an example in a fence"
         line = self.text[self.text.rfind("\n", 0, at) + 1 : at]
-        return "{} is an example in a code span" if line.count("`") % 2 else None
+        return (NoCall.EXAMPLE, "{} is an example in a code span") if line.count("`") % 2 else None
 
 
 def _stands_in(pieces: Places, at: int) -> bool:
     return any(begin <= at < end for begin, end in pieces)
 
 
-def _behind(text: str, at: int, marker: str, syntax: ToolFormat) -> str:
-    """Why there is no call at a marker in plain text; `{}` stands for the marker."""
+def _behind(text: str, at: int, marker: str, syntax: ToolFormat, *, explains: bool) -> _Why:
+    """Why there is no call at a marker in plain text."""
+    begun = text[at : at + _MAX_READ]
+    # All of it is held back: more text could have made a call of it.
+    if len(begun) < _MAX_READ and len(text) < MAX_LOOKED_AT and not syntax.parser(None, ParserOptions()).feed(begun):
+        return NoCall.CUT, "the answer ends before what stands behind {} is a call"
+    said = _what_is(begun, marker, syntax) if explains else "nothing behind {} can be read as one"
+    return NoCall.OTHER_FORMAT, said
+
+
+def _what_is(begun: str, marker: str, syntax: ToolFormat) -> str:
+    """What is known of a text that begins with a marker and that the syntax does not read."""
     from . import registry  # what follows imports how all families write, which nobody needs before a text looks so
 
     common = registry.get("auto")
-    begun = text[at : at + _MAX_READ]
     if syntax.name != common.name:
         parser = common.parser(None, ParserOptions())
         events = [*parser.feed(begun), *parser.finish(cut=True)]
         if events and isinstance(events[0], CallStart):
             return f"{{}} begins a call of another format; here calls are read as {syntax.name} writes them"
-    # All of it is held back: more text could have made a call of it.
-    if len(begun) < _MAX_READ and len(text) < MAX_LOOKED_AT and not syntax.parser(None, ParserOptions()).feed(begun):
-        return "the answer ends before what stands behind {} is a call"
-    if any(known.startswith(marker) for known in _markers()) or any(known.match(text, at) for known in _patterns()):
+    if any(known.startswith(marker) for known in _markers()) or any(known.match(begun) for known in _patterns()):
         return "nothing behind {} can be read as one"
     return "unknown marker {}"
 

@@ -45,6 +45,12 @@ class Metrics:
         self._calls = Counter(
             "toolcall_calls", "Tool calls that have been answered with.", ["outcome", "format", "model"], registry=own
         )
+        self._answers = Counter(
+            "toolcall_answers",
+            "Answers to requests with tools, and why they hold no call.",
+            ["no_call", "format", "model"],
+            registry=own,
+        )
         self._attempts = Counter(
             "toolcall_attempts", "Requests to backends, and what led to them.", ["why"], registry=own
         )
@@ -104,6 +110,8 @@ class Metrics:
         self._requests.labels(api, model, report.mode, fmt, status, upstream, self._tenant(report)).inc()
         for outcome in report.outcomes:
             self._calls.labels(outcome, fmt, model).inc()
+        if report.calls or report.no_call:
+            self._answers.labels(report.no_call or "none", fmt, model).inc()
         for attempt in report.attempts:
             self._attempts.labels(attempt.why).inc()
         estimated = "true" if report.estimated else "false"

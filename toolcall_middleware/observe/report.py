@@ -56,6 +56,8 @@ class Report:
     calls: int = 0
     outcomes: tuple[str, ...] = ()
     """Of each finished call."""
+    no_call: str | None = None
+    """Why the answer holds no call, where tools were offered."""
     rate_units: int = 0
     """Calls that count against the tenant's rate."""
     prompt_tokens: int | None = None

@@ -115,4 +115,5 @@ def _attributes(report: Report) -> dict[str, Any]:
         "toolcall.mode": report.mode,
         "toolcall.format": report.format,
         "toolcall.calls": report.calls,
+        "toolcall.no_call": report.no_call,
     }

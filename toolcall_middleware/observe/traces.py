@@ -77,6 +77,7 @@ def summary_of(report: Report) -> dict[str, Any]:
         ],
         "calls": report.calls,
         "outcomes": list(report.outcomes),
+        "no_call": report.no_call,
         "prompt_tokens": report.prompt_tokens,
         "completion_tokens": report.completion_tokens,
         "estimated": report.estimated,

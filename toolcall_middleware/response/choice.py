@@ -14,13 +14,14 @@ from ..answer.operations import Content, Op, ReasoningText
 from ..errors import ToolCallError
 from ..formats.base import StreamParser
 from ..formats.inner_calls import Asked, InnerCalls, OuterEvents
+from ..formats.near_misses import NoCall
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from ..parsing.text.opened import OpenedAnswer
 from ..wire import openai
 from ..wire.openai import Fields
 from .message import Message, Source
 from .native_calls import NativeCalls
-from .outcome import FinishedCall
+from .outcome import LONGEST_PIECE, FinishedCall, first_of
 from .policy import AnswerPolicy
 from .reasoning import OpenThought, ReasoningReader, split_reasoning
 
@@ -48,7 +49,7 @@ class ChoiceAnswer:
     """The state of one choice. Feed it the model's text; it gives operations for the client's message."""
 
     __slots__ = (
-        "_alone", "_channel", "_ended", "_opened", "_outer", "_parser", "_policy", "_reasoning", "_start",
+        "_alone", "_channel", "_ended", "_opened", "_outer", "_parser", "_policy", "_reasoning", "_see", "_start",
         "_straight", "_tagged", "_waiting", "cut", "has_spoken", "inner", "lost", "message", "native",
         "reads_reasoning", "thought", "thought_bytes",
     )  # fmt: skip
@@ -69,6 +70,7 @@ class ChoiceAnswer:
         self._outer = OuterEvents(self.inner)  # of the backend's own calls
         self.message = Message(policy, reasoning)
         """What has come of the events so far."""
+        self._see = self.message.seen.see
         self._parser = parser
         self.thought = thought
         """Finds the calls in a thought that is never closed; `watch` tells it of the reasoning field."""
@@ -113,11 +115,6 @@ class ChoiceAnswer:
         return self._policy.may_call
 
     @property
-    def calls_in_reasoning(self) -> int:
-        """Those that were read in the backend's reasoning field."""
-        return self.message.calls_in_reasoning
-
-    @property
     def opened(self) -> bool | None:
         """Whether this answer shows that its prompt opens the thought; None where it shows nothing."""
         return self._opened if self._start is None else self._start.opened
@@ -131,16 +128,6 @@ class ChoiceAnswer:
     def fault(self) -> ToolCallError | None:
         """Why the answer must not go on. The operations before it are still good; it is stopped too."""
         return self.message.fault
-
-    @property
-    def warnings(self) -> list[str]:
-        """What the checks let pass."""
-        return self.message.warnings
-
-    @property
-    def outcomes(self) -> list[FinishedCall]:
-        """What became of the calls that are over."""
-        return self.message.outcomes.finished
 
     @property
     def extras(self) -> dict[str, Any]:
@@ -175,6 +162,10 @@ class ChoiceAnswer:
             only = events[0]
             if type(only) is Text:
                 if self._straight and (self.thought is None or not self.thought.is_open):
+                    if len(only.text) <= LONGEST_PIECE:
+                        self._see(only.text)
+                    else:
+                        message.seen.add(only.text)
                     return events  # type: ignore[return-value]  # the same list: `Content` is `Text`
             elif type(only) is CallArgs:
                 if message.source is _TEXT:
@@ -291,6 +282,7 @@ class ChoiceAnswer:
         """The end: (last operations, the true finish_reason). `lost`: the backend went away in the middle."""
         ops: list[Op] = []
         message = self.message
+        thinks = self._tagged or self.thought_bytes > 0 or (self.thought is not None and self.thought.is_open)
         if not message.stopped and not self._ended:
             if reason not in CUT and self._breaks_off():
                 reason = "length"
@@ -325,7 +317,8 @@ class ChoiceAnswer:
             # One that was refused for its name did come.
             came = message.calls > 0 or (self.native is not None and self.native.named)
             self.lost = not came and reason in _CALLED and not message.stopped
-            message.tell_near_misses()
+        if not self._ended:
+            message.end(cut=self.cut or lost, thinks=thinks)
         self._ended = True
         if not self._policy.hold_prose and self.asked is None:
             # Prose is dropped beside calls, and there were none.
@@ -404,7 +397,7 @@ class AnswerOutcome:
     read_markup: calls were read from text, and none was the backend's own. cut, lost: as of a ChoiceAnswer. warnings:
     what the checks let pass. finished: the calls that are over, refused ones too. silent: no choice says or calls
     anything; thought_bytes: how much it thinks, in UTF-8. opened, asked: as of a ChoiceAnswer.
-    left: the text of a whole answer that goes on.
+    left: the text of a whole answer that goes on. no_call: why no choice has a call.
     """
 
     calls: int
@@ -420,22 +413,25 @@ class AnswerOutcome:
     opened: bool | None = None
     asked: Asked | None = None
     left: str = ""
+    no_call: NoCall | None = None
 
     @classmethod
     def of(cls, answers: Collection[ChoiceAnswer]) -> AnswerOutcome:
         """The outcome of an answer with these choices."""
         own = any(answer.native is not None and answer.native.seen for answer in answers)
+        calls = sum(answer.calls for answer in answers)
         return cls(
-            calls=sum(answer.calls for answer in answers),
+            calls=calls,
             satisfied=all_called(answers),
             text="\n".join(held for answer in answers if (held := answer.held_text)),
-            read_markup=not own and any(answer.calls > answer.calls_in_reasoning for answer in answers),
+            read_markup=not own and any(answer.calls > answer.message.calls_in_reasoning for answer in answers),
             cut=any(answer.cut for answer in answers),
             lost=any(answer.lost for answer in answers),
-            warnings=tuple(warning for answer in answers for warning in answer.warnings),
-            finished=tuple(call for answer in answers for call in answer.outcomes),
+            warnings=tuple(warning for answer in answers for warning in answer.message.warnings),
+            finished=tuple(call for answer in answers for call in answer.message.outcomes.finished),
             silent=not own and not any(answer.has_spoken for answer in answers),
             thought_bytes=sum(answer.thought_bytes for answer in answers),
+            no_call=first_of(set() if calls else {answer.message.no_call for answer in answers}),
             opened=max((answer.opened for answer in answers if answer.opened is not None), default=None),
             asked=next((answer.asked for answer in answers if answer.asked is not None), None),
             left="".join(answer.inner.left for answer in answers),

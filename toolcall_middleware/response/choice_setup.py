@@ -20,7 +20,7 @@ from ..request.parse import ChatRequest
 from ..settings import Settings
 from .choice import ChoiceAnswer, Verbatim
 from .native_calls import NativeCalls
-from .outcome import CallReport, FindNearMisses, tells_near_misses
+from .outcome import CallReport, FindNearMisses
 from .policy import AnswerPolicy, Extension
 from .reasoning import OpenThought, ReasoningReader
 
@@ -94,8 +94,8 @@ def make_choice(chat: ChatRequest, settings: Settings, syntax: ToolFormat, conte
         # A thought in a thought is none, so that its calls are found wherever it has begun.
         thought = OpenThought(functools.partial(_parser, syntax, offered, options, inner))
     find = None
-    if chat.offers_tools and tells_near_misses():
-        find = functools.partial(near_misses.reasons, tools=offered, syntax=syntax)
+    if chat.offers_tools:
+        find = functools.partial(near_misses.places, tools=offered, syntax=syntax)
     policy = _policy(chat, settings, context, find)
     if not chat.offers_tools and settings.reasoning_field is None and context.hold is None:
         return ChoiceAnswer(Verbatim(), policy, own, thoughts)

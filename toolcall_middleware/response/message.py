@@ -11,14 +11,14 @@ from typing import Any
 
 from ..answer.operations import Arguments, CallClosed, CallOpened, Content, Op, ReasoningText
 from ..errors import ToolCallError
-from ..formats.near_misses import unknown_name
+from ..formats.near_misses import NoCall
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
 from ..parsing.stop_strings import StopFinder
 from ..parsing.text_buffer import Gathered
 from ..wire.free_text import free_text
 from ..wire.new_call_id import new_call_id
 from .call_id_codec import write_id
-from .outcome import CallOutcome, CallOutcomes, OpenCall, ShownText, malformed_text, place_of
+from .outcome import CallOutcome, CallOutcomes, OpenCall, SeenText, malformed_text, place_of
 from .policy import AnswerPolicy
 from .reasoning import ReasoningReader
 from .release_gate import HeldProse
@@ -40,8 +40,8 @@ class Message:
     """Events in, operations out. What a `ChoiceAnswer` has by the same name says the same."""
 
     __slots__ = (
-        "_ids", "_policy", "_reasoning", "_shown", "broken", "call", "calls", "calls_in_reasoning",
-        "fault", "limited", "outcomes", "prose", "refused", "source", "stopped", "stops", "warnings",
+        "_ids", "_policy", "_reasoning", "broken", "call", "calls", "calls_in_reasoning",
+        "fault", "limited", "no_call", "outcomes", "prose", "refused", "seen", "source", "stopped", "stops", "warnings",
     )  # fmt: skip
 
     def __init__(self, policy: AnswerPolicy, reasoning: ReasoningReader | None = None) -> None:
@@ -51,7 +51,9 @@ class Message:
         """Finds the client's stop strings."""
         self._ids: set[str] = set()  # those of the calls so far; an engine may give all calls the same
         self.prose = HeldProse()
-        self._shown = ShownText.of(policy.near_misses, policy.report)
+        self.seen = SeenText(policy.near_misses)
+        """The text so far, which `end` looks at."""
+        self.no_call: NoCall | None = None
         self.call: OpenCall | None = None
         """The open call."""
         self.source = Source.TEXT
@@ -64,13 +66,15 @@ class Message:
         self.stopped = False
         self.fault: ToolCallError | None = None
         self.warnings: list[str] = []
-        self.outcomes = CallOutcomes(retried=policy.retried, report=policy.report)
+        self.outcomes = CallOutcomes(retried=policy.retried, report=policy.report, offered=policy.offered)
 
     @property
     def extras(self) -> dict[str, Any]:
         """What stands beside the choices of an answer with calls: the operator's extension field."""
         extension = self._policy.extension
-        return {} if extension is None or not self.calls else extension.of(self.warnings, self.outcomes.finished)
+        if extension is None or not (self.calls or self.no_call):
+            return {}
+        return extension.of(self.warnings, self.outcomes.finished, self.no_call)
 
     def keep_reasoning(self, text: str, source: Source, ops: list[Op]) -> None:
         """Reasoning that is no call stays reasoning, in the field that it came in."""
@@ -104,7 +108,7 @@ class Message:
                 case UnknownCall(name, True):
                     self.outcomes.refuse(name, CallOutcome.MALFORMED, "arguments")
                 case UnknownCall(name):
-                    self._tell_unknown(name)
+                    self.outcomes.refuse(name)
                 case Malformed(raw, _, name):
                     # Only told where the setting makes it an error.
                     self.outcomes.refuse(name or "")
@@ -142,17 +146,10 @@ class Message:
             self.stopped = self.stops.found is not None
         self._show(text, ops, thought=thought)
 
-    def _tell_unknown(self, name: str) -> None:
-        """A call of a tool that is not offered has left as text, or not at all."""
-        self.outcomes.refuse(name)
-        if self._policy.near_misses is not None and self._policy.report is not None:
-            self._policy.report.near_miss(unknown_name(name, self._policy.offered or ()))
-
-    def tell_near_misses(self) -> None:
-        """The answer is over: what of its text looked like a call is logged. A name that is not offered was told."""
-        if self._shown is not None and not self.outcomes.refused:
-            # The calls in a thought in which the answer ends are calls.
-            self._shown.tell(but_last_thought=self.source is Source.ENDED_IN)
+    def end(self, *, cut: bool, thinks: bool) -> None:
+        """The answer is over: settle why it holds no call. cut, thinks: see `SeenText.why_no_call`."""
+        called, cut, report = self.calls > 0, cut or self.broken, self._policy.report
+        self.no_call = self.seen.why_no_call(self.outcomes, report, called=called, cut=cut, thinks=thinks)
 
     def flush_stops(self, ops: list[Op]) -> None:
         """A call begins, or the text ends: what could still have become a stop string is none."""
@@ -163,8 +160,8 @@ class Message:
         if not text:
             return
         policy = self._policy
-        if self._shown is not None:
-            self._shown.add(text, thought=thought)
+        if not thought:
+            self.seen.add(text)
         if not self.calls and (policy.hold_prose or policy.drops_prose):
             self.prose.hold(text)
             most = policy.settings.max_response_bytes

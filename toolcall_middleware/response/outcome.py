@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from ..formats.near_misses import MAX_LOOKED_AT
+from ..formats.near_misses import MAX_LOOKED_AT, NearMiss, NoCall, unknown_name
 from ..log_lines import log_event
 from ..parsing.events import CallEnd
 from ..parsing.text_buffer import Gathered
@@ -22,13 +22,34 @@ from ..parsing.values.coercion import Coercion
 from ..parsing.values.json_spelling import decode
 
 _log = logging.getLogger("toolcall_middleware")
-FindNearMisses = Callable[[str, Sequence[tuple[int, int]]], list[str]]
-"""Why a text is no call, for each place that looks like one; it is told where thoughts stand."""
 _MAX_NAME = 256  # characters in a log
 _ESCAPE = 6
 """Characters of the longest escape of JSON, `\\u0041`."""
 _MAX_REFUSED = 128
 """Refused calls of one choice that are kept: they leave as text, and no other limit counts them."""
+_PIECES = 2048
+"""Pieces of a choice's text that are kept, the last ones: some 9,000 characters of a stream of tokens."""
+LONGEST_PIECE = 512
+"""Characters of a piece that is kept as it is; `SeenText.add` divides longer ones."""
+_MOST_TOLD = 4
+"""Near misses of one answer that are logged."""
+
+
+class FindNearMisses(Protocol):
+    """Finds what looks like a call in a text and is none. explains: see `near_misses.places`."""
+
+    def __call__(self, text: str, /, *, explains: bool) -> list[NearMiss]: ...
+
+
+CURES = {
+    NoCall.UNKNOWN_TOOL: "offer the tool that it names, or leave it out of the conversation",
+    NoCall.CUT: "raise max_tokens, or the server's context",
+    NoCall.THOUGHT: "set reasoning=parse, or raise max_tokens so that the model ends its thought",
+    NoCall.EXAMPLE: "tell the model to call tools outside of code fences, or set tool_choice to required",
+    NoCall.OTHER_FORMAT: "set format to what the model writes: see toolcall-middleware formats",
+    NoCall.EMPTY: "start the server without its own tool parser, or set format=json",
+}
+"""What to do about each reason. An answer in words is no fault."""
 
 
 class CallOutcome(enum.StrEnum):
@@ -126,92 +147,53 @@ def _read_cut_string(text: str) -> Any:
 class CallReport:
     """The finished calls of one request, over all its attempts, in the order of their ends. Each is logged at INFO.
 
-    model: as the client names it. how: in which mode and format the backend is asked.
+    model: as the client names it. how: in which mode and format the backend is asked. no_call: why the last attempt's
+    answer holds no call, where it holds none.
     """
 
-    __slots__ = ("calls", "how", "model")
+    __slots__ = ("calls", "how", "model", "no_call")
 
     def __init__(self, model: str) -> None:
         self.calls: list[FinishedCall] = []
         self.model = model
         self.how = ""
+        self.no_call: NoCall | None = None
 
     def add(self, call: FinishedCall) -> None:
         """A call is over. The line has neither its arguments nor the prompt."""
         self.calls.append(call)
-        fields = {
-            **self._known, "tool": call.name[:_MAX_NAME], "outcome": call.outcome.value, "path": call.path[:_MAX_NAME],
-        }  # fmt: skip
-        log_event(_log, logging.INFO, "call", fields)
+        fields = {"tool": call.name[:_MAX_NAME], "outcome": call.outcome.value, "path": call.path[:_MAX_NAME]}
+        self.log(logging.INFO, "call", fields)
 
     def near_miss(self, why: str) -> None:
         """Text looked like a call but was not one. why: the reason."""
-        log_event(_log, logging.DEBUG, "no call", {**self._known, "why": why})
+        self.log(logging.DEBUG, "no call", {"why": why})
 
-    @property
-    def _known(self) -> dict[str, str]:
-        """The request's fields in each line."""
+    def log(self, level: int, event: str, fields: Mapping[str, str]) -> None:
+        """Log an event of this request, with its model, mode and format."""
         how = (pair.partition("=") for pair in self.how.split("; ") if pair)
-        return {"model": self.model[:_MAX_NAME], **{name: value for name, _, value in how}}
-
-
-class ShownText:
-    """A choice's text so far, which is looked at for near misses when it is over, and where thoughts stand in it."""
-
-    __slots__ = ("_find", "_parts", "_report", "_size", "_thoughts")
-
-    def __init__(self, find: FindNearMisses, report: CallReport) -> None:
-        self._find = find
-        self._report = report
-        self._parts: list[str] = []
-        self._size = 0
-        self._thoughts: list[tuple[int, int]] = []
-
-    @classmethod
-    def of(cls, find: FindNearMisses | None, report: CallReport | None) -> ShownText | None:
-        """None where nothing is looked for, or nobody is told."""
-        return None if find is None or report is None else cls(find, report)
-
-    def add(self, text: str, *, thought: bool) -> None:
-        """More of it. thought: it stands in the model's reasoning, where no calls are read."""
-        if self._size >= MAX_LOOKED_AT:
-            return
-        begin, self._size = self._size, self._size + len(text)
-        self._parts.append(text)
-        if thought:
-            if self._thoughts and self._thoughts[-1][1] == begin:
-                begin, _ = self._thoughts.pop()
-            self._thoughts.append((begin, self._size))
-
-    def tell(self, *, but_last_thought: bool) -> None:
-        """The text is over: what looks like a call in it is reported, and it is let go."""
-        text = "".join(self._parts)
-        if but_last_thought and self._thoughts:
-            text = text[: self._thoughts[-1][0]]
-        self._parts.clear()
-        for why in self._find(text, self._thoughts):
-            self._report.near_miss(why)
-
-
-def tells_near_misses() -> bool:
-    """Whether they are logged."""
-    return _log.isEnabledFor(logging.DEBUG)
+        known = {"model": self.model[:_MAX_NAME], **{name: value for name, _, value in how}}
+        log_event(_log, level, event, {**known, **fields})
 
 
 class CallOutcomes:
     """The outcomes of one choice's calls. One call is open at a time.
 
-    retried: the model was asked again, and this answer is the last. report: who else is told.
+    retried: the model was asked again, and this answer is the last. report: who else is told. offered: the names of the
+    tools that may be called; None for all.
     """
 
-    __slots__ = ("_ignored", "_outcome", "_path", "_report", "_retried", "finished", "refused")
+    __slots__ = ("_offered", "_outcome", "_path", "_report", "_retried", "finished", "ignored", "refused")
 
-    def __init__(self, *, retried: bool = False, report: CallReport | None = None) -> None:
+    def __init__(
+        self, *, retried: bool = False, report: CallReport | None = None, offered: Collection[str] | None = None
+    ) -> None:
+        self._offered = offered or ()
         self.finished: list[FinishedCall] = []
         self._report = report
         self._retried = retried
         self.refused = 0  # calls that were refused for their names
-        self._ignored = 0  # calls in thoughts that were closed
+        self.ignored = 0  # calls in thoughts that were closed
         self._outcome = CallOutcome.CLEAN
         self._path = ""
 
@@ -235,17 +217,83 @@ class CallOutcomes:
         self.refused += 1
         if self.refused <= _MAX_REFUSED:
             self._add(FinishedCall(name, outcome, path))
+            if outcome is CallOutcome.UNKNOWN_TOOL and self._report is not None:
+                self._report.near_miss(unknown_name(name, self._offered))
 
     def ignore(self, name: str) -> None:
         """A call stands in a thought that was closed. It is reported, and does not reach the client."""
-        self._ignored += 1
-        if self._ignored <= _MAX_REFUSED:
+        self.ignored += 1
+        if self.ignored <= _MAX_REFUSED:
             self._add(FinishedCall(name, CallOutcome.IN_REASONING))
+            if self._report is not None:
+                self._report.near_miss(f"looked like a call: `{name[:_MAX_NAME]}` is called in the model's reasoning")
 
     def _add(self, call: FinishedCall) -> None:
         self.finished.append(call)
         if self._report is not None:
             self._report.add(call)
+
+
+def log_no_call(report: CallReport, reason: NoCall) -> None:
+    """Log a reason at INFO, with its cure and the page that explains it. `prose` is not logged."""
+    if reason in CURES:
+        see = f"docs/how-to/no-calls.md#{reason.value}"
+        report.log(logging.INFO, "no call", {"no_call": reason.value, "cure": CURES[reason], "see": see})
+
+
+class SeenText:
+    """The end of what one choice says, its thoughts apart, for a look at it when the answer is over.
+
+    find: None where no call can come; then nothing is kept. `see` takes a piece of text of at most `LONGEST_PIECE`
+    characters: it is called for each chunk of an answer, so it is the method of a deque.
+    """
+
+    __slots__ = ("_find", "_pieces", "see")
+
+    def __init__(self, find: FindNearMisses | None) -> None:
+        self._find = find
+        self._pieces = deque[str](maxlen=0 if find is None else _PIECES)
+        self.see: Callable[[str], None] = self._pieces.append
+
+    def add(self, text: str) -> None:
+        """More text, of any length."""
+        for at in range(max(len(text) - MAX_LOOKED_AT, 0), len(text), LONGEST_PIECE):
+            self._pieces.append(text[at : at + LONGEST_PIECE])
+
+    def why_no_call(
+        self, outcomes: CallOutcomes, report: CallReport | None, *, called: bool, cut: bool, thinks: bool
+    ) -> NoCall | None:
+        """The answer is over: why it holds no call; None where one came (`called`), or none could.
+
+        cut: the answer was. thinks: it holds reasoning. What looks like a call is logged at DEBUG, unless it was told
+        as a refused call.
+        """
+        logs = report is not None and _log.isEnabledFor(logging.DEBUG) and not outcomes.refused
+        if self._find is None or (called and not logs):
+            return None
+        if not called and any(call.outcome is CallOutcome.UNKNOWN_TOOL for call in outcomes.finished):
+            return NoCall.UNKNOWN_TOOL
+        text = "".join(self._pieces)[-MAX_LOOKED_AT:]
+        found = self._find(text, explains=logs)
+        if logs and report is not None:
+            for why in list(dict.fromkeys(place.why for place in found))[:_MOST_TOLD]:
+                report.near_miss(why)
+        if called:
+            return None
+        kinds = {place.kind for place in found}
+        if cut:
+            kinds.add(NoCall.CUT)
+        if outcomes.ignored or (thinks and not text.strip()):
+            kinds.add(NoCall.THOUGHT)
+        if outcomes.refused:
+            kinds.add(NoCall.OTHER_FORMAT)
+        kinds.add(NoCall.PROSE if text.strip() else NoCall.EMPTY)
+        return first_of(kinds)
+
+
+def first_of(reasons: Collection[NoCall | None]) -> NoCall | None:
+    """The reason that is told of several; None where there is none."""
+    return next((reason for reason in NoCall if reason in reasons), None)
 
 
 def counted(calls: Iterable[FinishedCall]) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ..formats.near_misses import NoCall
 from ..parsing.values.coercion import Coercion
 from ..settings import Settings
 from ..settings.strictness import admits
@@ -26,12 +27,17 @@ class Extension:
     field: str
     notes: tuple[str, ...] = ()
 
-    def of(self, warnings: Sequence[str], calls: Iterable[FinishedCall] = ()) -> dict[str, Any]:
+    def of(
+        self, warnings: Sequence[str], calls: Iterable[FinishedCall] = (), no_call: NoCall | None = None
+    ) -> dict[str, Any]:
         """`{field: {"warning": text}}`; a general caution where nothing else is to be said.
 
-        calls: those with an outcome that is not clean are counted under `outcomes`.
+        calls: those with an outcome that is not clean are counted under `outcomes`. no_call: why the answer holds no
+        call; it is said in place of a warning.
         """
         said: dict[str, Any] = {"warning": "; ".join([*self.notes, *warnings]) or _ALWAYS}
+        if no_call is not None:
+            said = {"no_call": no_call.value}
         if outcomes := counted(calls):
             said["outcomes"] = outcomes
         return {self.field: said}
@@ -73,7 +79,7 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     offered: Collection[str] | None = None
     """The names that may be called; None for all."""
     near_misses: FindNearMisses | None = None
-    """Finds text that looks like a call but is not one. None where nothing is logged about it."""
+    """Finds text that looks like a call but is not one. None where no call can come."""
     retried: bool = False
     """The model was asked again, and this answer is the last."""
     tells_ends: bool = False
@@ -95,4 +101,4 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_straight(self) -> bool:
         """Whether text is emitted as it is."""
-        return not (self.stop or self.hold_prose or self.drops_prose or self.near_misses)
+        return not (self.stop or self.hold_prose or self.drops_prose)

@@ -34,6 +34,8 @@ class Facts:
     """What led to the attempt at hand."""
     outcomes: tuple[str, ...] = ()
     """Of each finished call."""
+    no_call: str | None = None
+    """Why the answer holds no call, where tools were offered."""
     decisions: Sequence[tuple[str, str, str]] = ()
     """What was decided on the way, its value, and why."""
     error: ToolCallError | None = None

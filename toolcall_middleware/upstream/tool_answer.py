@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,12 @@ from ..apis.context_errors import CONTEXT, is_context_error
 from ..errors import ToolCallError, is_ours, on_one_line
 from ..formats import registry
 from ..formats.base import ParserOptions, StreamParser, ToolFormat
+from ..formats.near_misses import NoCall
 from ..formats.unparsed_calls import unparsed_calls
 from ..request.parse import ChatRequest
 from ..response.answer_form import AnswerForm
 from ..response.choice import AnswerOutcome
-from ..response.outcome import FinishedCall, as_header
+from ..response.outcome import CallReport, FinishedCall, as_header, log_no_call
 from ..response.policy import Extension
 from ..response.stream import StreamRewriter
 from ..response.whole import Reply, as_stream, is_stream, no_completion
@@ -29,7 +31,7 @@ from ..usage.pending_count import PendingCount
 from ..wire import openai
 from .actions import State
 from .attempt import Decision, ToolRequest
-from .backend_memory import BackendMemory
+from .backend_memory import BackendMemory, Fact, Topic
 from .conversation import Facts
 
 if TYPE_CHECKING:
@@ -240,6 +242,7 @@ class ToolAnswer:
         if self._request.unparsed is not None or (self.stream is not None and self.stream.choices.salvaged):
             outcome = replace(outcome, read_markup=False)
             self._request.decisions.append(_UNPARSED)
+        _tell_no_call(self._request.report, outcome.no_call, self._memory)
         return self._request.is_settled(outcome, left=left)
 
     def _is_refusal(self, error: ToolCallError) -> bool:
@@ -354,6 +357,7 @@ def _facts(request: ToolRequest) -> Facts:
         constraint=request.constraint,
         why=request.why,
         outcomes=tuple(call.outcome.value for call in request.report.calls),
+        no_call=request.report.no_call,
         decisions=request.decisions,
     )
 
@@ -383,7 +387,8 @@ def _remarks(extension: Extension | None, outcome: AnswerOutcome, injection: dic
     """What is added to a whole answer under the setting `extension_field`."""
     if extension is None:
         return {}
-    remarks = extension.of(outcome.warnings, outcome.finished) if outcome.calls else {}
+    told = outcome.calls or outcome.no_call
+    remarks = extension.of(outcome.warnings, outcome.finished, outcome.no_call) if told else {}
     return remarks | ({extension.field: {**remarks.get(extension.field, {}), **injection}} if injection else {})
 
 
@@ -391,7 +396,16 @@ def _note(outcome: AnswerOutcome, request: ToolRequest) -> str:
     """What `x-toolcall` says of a whole answer."""
     misfit = "; structured=misfit" if request.json is not None and request.json.misfit else ""
     estimated = "; usage=estimated" if request.usage.is_estimated else ""
-    return f"; calls={outcome.calls}{as_header(outcome.finished)}{misfit}{estimated}"
+    why = "" if outcome.no_call is None else f"; no_call={outcome.no_call.value}"
+    return f"; calls={outcome.calls}{as_header(outcome.finished)}{why}{misfit}{estimated}"
+
+
+def _tell_no_call(report: CallReport, reason: NoCall | None, memory: BackendMemory) -> None:
+    """Report why an answer holds no call. It is logged once for a model and a reason."""
+    report.no_call = reason
+    if reason is not None and not memory.recall(report.model, fact := Fact(Topic.NO_CALL, (reason.value,))):
+        memory.note(report.model, fact, seconds=math.inf)
+        log_no_call(report, reason)
 
 
 def _warn(warnings: Sequence[str]) -> None:

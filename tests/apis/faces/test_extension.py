@@ -64,7 +64,8 @@ def test_the_gateways_field_is_there(open_host: Open, face: str, *, stream: bool
 @pytest.mark.parametrize("face", ["anthropic", "openai"])
 def test_an_answer_without_calls_warns_of_nothing(open_host: Open, face: str, *, stream: bool) -> None:
     served = open_host(['It is "_toolcall".'], **OURS)
-    assert said(getattr(served, face)(), stream=stream)["_toolcall"].keys() == {"injected_prompt_tokens"}
+    told = said(getattr(served, face)(), stream=stream)["_toolcall"]
+    assert (told.keys(), told["no_call"]) == ({"injected_prompt_tokens", "no_call"}, "prose")
 
 
 @pytest.mark.parametrize("stream", [False, True])

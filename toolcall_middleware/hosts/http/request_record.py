@@ -41,6 +41,8 @@ class Record:
     format: str | None = None
     calls: int | None = None
     outcomes: tuple[str, ...] = ()
+    no_call: str | None = None
+    """Why the answer holds no call, where tools were offered."""
     error: str | None = None
     """The code of the error that the client was told."""
     trace: str | None = None

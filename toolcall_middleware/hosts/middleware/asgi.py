@@ -406,6 +406,7 @@ def _tell(exchange: Exchange, record: Record, *, units: int) -> None:
         log_refusal(error)
     record.mode, record.format, record.outcomes = facts.mode, facts.format, facts.outcomes
     record.calls = exchange.emitted_calls if exchange.offers_tools else None
+    record.no_call = facts.no_call
     if record.report is not None:
         from .observed import tell
 

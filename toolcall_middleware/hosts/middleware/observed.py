@@ -246,7 +246,7 @@ def tell(exchange: Exchange, report: Report) -> None:
         return
     report.mode, report.format, report.constraint = facts.mode, facts.format, facts.constraint
     report.model, report.stream = facts.model or report.model, facts.stream
-    report.outcomes, report.calls = facts.outcomes, exchange.emitted_calls
+    report.outcomes, report.calls, report.no_call = facts.outcomes, exchange.emitted_calls, facts.no_call
     report.prompt_tokens, report.completion_tokens, report.estimated = facts.usage.so_far()
     if exchange.state is not State.ENDED and not report.end:
         report.end = "gone"

@@ -99,6 +99,7 @@ class AccessLog:
             "format": record.format,
             "calls": answer.calls if record.calls is None else record.calls,
             "outcome": _outcomes(record.outcomes),
+            "no_call": record.no_call,
             **answer.tail.usage(),
             "error": _short(record.error),
             "trace": record.trace,
