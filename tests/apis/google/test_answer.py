@@ -480,10 +480,17 @@ def test_errors_keep_their_status_and_text(status: int, kind: str, listed: bool)
     }
 
 
-def test_an_error_without_a_form_keeps_its_text() -> None:
-    status, body = begun().whole(502, b"<html>Bad gateway</html>")
+@pytest.mark.parametrize("said", [b"Bad gateway", b"<html><h1>Bad gateway</h1></html>"])
+def test_an_error_without_a_form_keeps_its_words(said: bytes) -> None:
+    status, body = begun().whole(502, said)
     assert status == 502
-    assert json.loads(body)["error"]["message"] == "<html>Bad gateway</html>"
+    assert json.loads(body)["error"]["message"] == "Bad gateway"
+
+
+def test_an_error_that_the_host_has_made_keeps_its_fields() -> None:
+    said = {"message": "Too slow.", "type": "upstream_error", "param": None, "code": "upstream_timeout", "x": 1}
+    status, body = begun().whole(504, json.dumps({"error": said}).encode())
+    assert (status, json.loads(body)) == (504, {"error": said})
 
 
 def test_the_hosts_own_errors_stay() -> None:

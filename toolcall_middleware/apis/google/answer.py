@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import ToolCallError, error_body
+from ...errors import ToolCallError
 from ...wire import openai
 from ...wire.new_call_id import ALPHABET, new_call_id
 from ..context_errors import CONTEXT, is_context_error
@@ -260,29 +260,15 @@ def _told(index: int, message: dict[str, Any], reason: str, own: str) -> dict[st
 def error_of(data: bytes, status: int | None) -> ToolCallError:
     """Google's error (`{"error": {code, message, status, details}}`, or a list of one) as ours.
 
-    The status stays; Google's name for it (`INVALID_ARGUMENT`) is the code, and the field that it blames the param. A
-    prompt that is too long has OpenAI's code instead: by that clients know that they must shorten it.
+    The HTTP status is kept. Google's name for it (`INVALID_ARGUMENT`) is the code, and the field that it blames the
+    param. A prompt that is too long has OpenAI's code instead: clients shorten the prompt when they see it.
     """
-    value = openai.read_value(data)
-    value = value[0] if isinstance(value, list) and value else value
-    inner = value.get("error") if isinstance(value, dict) else None
-    fields = inner if isinstance(inner, dict) else {}
-    number = fields.get("code")
-    if status is None:
-        status = number if isinstance(number, int) and 400 <= number <= 599 else 502
-    message = fields.get("message")
-    if not isinstance(message, str) or not message:
-        message = data[:MAX_SHOWN].decode("utf-8", "replace").strip() or f"The upstream answered with status {status}."
-    name = fields.get("status")
-    details = fields.get("details")
-    error = ToolCallError(
-        name if isinstance(name, str) else number if isinstance(number, int) else None,
-        message,
-        param=_blamed(details),
-        status=status,
-        headers=_wait(details),
-        extra={"details": details} if details else None,
-    )
+    error = openai.read_error(data, status)
+    name, details = error.extra.pop("status", None), error.extra.get("details")
+    if isinstance(name, str):
+        error.code = name
+    error.param = error.param or _blamed(details)
+    error.headers |= _wait(details)
     if is_context_error(error):
         error.code = CONTEXT
     return error
@@ -303,18 +289,3 @@ def _blamed(details: Any) -> str | None:
             case {"fieldViolations": [{"field": str(name)}, *_]} if name:
                 return name
     return None
-
-
-def error_answer(data: bytes, status: int) -> bytes:
-    """An error's body for the client; one of the host's own stays as it is.
-
-    Raises the error itself where it has a header to be told by.
-    """
-    value = openai.read_value(data)
-    match value:
-        case {"error": {"message": _, "type": _}}:
-            return data
-    error = error_of(data, status)
-    if error.headers:
-        raise error
-    return error_body(error.message, type=error.type, param=error.param, code=error.code, extra=error.extra)

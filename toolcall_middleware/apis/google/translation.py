@@ -8,7 +8,7 @@ from ...errors import ToolCallError
 from ...wire import openai
 from ..passage import Passage
 from ..upstream import TranslatedRequest
-from .answer import error_answer, whole
+from .answer import error_of, whole
 from .request import model_path, translate
 from .stream import Stream
 
@@ -58,7 +58,10 @@ class GoogleTranslation:
     def whole(self, status: int, data: bytes, /) -> tuple[int, bytes]:
         """A collected answer. Raises ToolCallError, also for an error of the API that comes with a time to wait."""
         if status >= 400:
-            return status, error_answer(data, status)
+            error = error_of(data, status)
+            if error.headers:
+                raise error
+            return status, error.body()
         if self._lists is None:
             return status, whole(data, self._model)
         value = openai.read_value(data)
