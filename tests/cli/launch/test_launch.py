@@ -23,7 +23,6 @@ import toolcall_middleware
 from tests.helpers.fakes import TextBackend, serve, write_calls
 from toolcall_middleware.cli import main
 from toolcall_middleware.cli.launch.agents import AGENTS, Place
-from toolcall_middleware.cli.launch.counts import calls_in
 from toolcall_middleware.settings import OPTIONS
 
 MODEL = "Qwen/Qwen3-8B"
@@ -426,6 +425,39 @@ def test_calls_that_are_not_clean_are_told_also_of_streams(capfd: pytest.Capture
     assert "not clean (repaired 2, unknown_tool 2)" in told
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/chat/completions", {"messages": [{"role": "user", "content": "Read it."}], "tools": [TOOL]}),
+        (
+            "/messages",
+            {
+                "max_tokens": 99,
+                "messages": [{"role": "user", "content": "Read it."}],
+                "tools": [{"name": "read", "input_schema": TOOL["function"]["parameters"]}],
+            },
+        ),
+        ("/responses", {"input": "Read it.", "tools": [{"type": "function", **TOOL["function"]}]}),
+    ],
+    ids=["chat", "messages", "responses"],
+)
+def test_a_call_is_counted_once_on_each_face(
+    path: str, body: dict[str, Any], capfd: pytest.CaptureFixture[str], *, stream: bool
+) -> None:
+    call = '<tool_call>\n{"name": "read", "arguments": {"path": "x"}}\n</tool_call>'
+    assert "1 request, 1 tool call (read 1)" in told_of(call, path, {**body, "stream": stream}, capfd=capfd)
+
+
+def test_where_no_calls_are_read_none_is_missed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLCALL_MODE", "off")
+    told = told_of("Hello.", "/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}, capfd=capfd)
+    assert "1 request" in told
+    assert not [line for line in told if "called no tool" in line]
+
+
 def test_a_warning_that_comes_at_each_turn_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
     """Else twenty turns of one would push out all others."""
     body = {"input": "hi", "tools": [{"type": "web_search"}, {"type": "function", **TOOL["function"]}]}
@@ -439,24 +471,3 @@ def test_a_refusal_of_the_proxy_is_told_with_its_reason(capfd: pytest.CaptureFix
     told = told_of("Hello.", "/responses", {"input": [output]}, capfd=capfd)
     assert "1 error (400 1)" in told
     assert any("code=invalid_tool_call_id param=input[0].call_id" in line for line in told)
-
-
-@pytest.mark.parametrize(
-    ("value", "names"),
-    [
-        ({"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f"}}]}}]}, ["f"]),
-        ({"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}}]}, []),
-        ({"choices": [{"message": {"tool_calls": [{"id": "c", "function": {"name": "f"}}] * 2}}]}, ["f", "f"]),
-        ({"type": "content_block_start", "content_block": {"type": "tool_use", "name": "g"}}, ["g"]),
-        ({"type": "message", "content": [{"type": "text"}, {"type": "tool_use", "name": "g"}]}, ["g"]),
-        ({"type": "response.output_item.done", "item": {"type": "function_call", "name": "h"}}, ["h"]),
-        ({"type": "response.output_item.added", "item": {"type": "function_call", "name": "h"}}, []),
-        ({"type": "response.completed", "response": {"output": [{"type": "function_call", "name": "h"}]}}, []),
-        ({"object": "response", "output": [{"type": "custom_tool_call", "name": "h"}]}, ["h"]),
-        ({"choices": "no list", "content": 3, "output": {"a": 1}}, []),
-        (["no", "object"], []),
-        (None, []),
-    ],
-)
-def test_calls_are_counted_once_on_each_face(value: Any, names: list[str]) -> None:
-    assert calls_in(value) == names

@@ -7,23 +7,33 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 
+from ...response.outcome import CallOutcome
+
 _MOST_LINES = 20
+_STAYS_TEXT = frozenset({CallOutcome.UNKNOWN_TOOL, CallOutcome.MALFORMED})
+"""Outcomes of calls that no client gets as a call."""
 
 
 class Notes(logging.Handler):
-    """Keeps the last warnings and refusals, and counts calls that are not clean: the terminal is the agent's until
-    it ends. What becomes of a call stands in the log alone where an answer is streamed.
+    """Keeps the last warnings and refusals, and counts calls: the terminal is the agent's until it ends.
+
+    `calls`: those that the agent gets, by name. `outcomes`: of all calls that are not clean.
     """
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
+        self.calls: Counter[str] = Counter()
         self.outcomes: Counter[str] = Counter()
         self._times: dict[str, int] = {}  # of each line, the one that came last at the end
 
     def emit(self, record: logging.LogRecord) -> None:
         fields = getattr(record, "toolcall", None) or {}
-        if fields.get("event") == "call" and fields.get("outcome") != "clean":
-            self.outcomes[fields["outcome"]] += 1
+        if fields.get("event") == "call":
+            outcome = fields["outcome"]
+            if outcome not in _STAYS_TEXT:
+                self.calls[fields["tool"]] += 1
+            if outcome != CallOutcome.CLEAN:
+                self.outcomes[outcome] += 1
         if record.levelno >= logging.WARNING:
             self._keep(f"{record.levelname.lower()}: {record.getMessage()}")
         elif fields.get("event") == "refused":

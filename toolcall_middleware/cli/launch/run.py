@@ -23,7 +23,7 @@ from ..command import PROG, UsageError, given_settings, to_environment, upstream
 from . import terminal
 from .agents import AGENTS, Agent, Place, Setup, variables
 from .counts import Counts
-from .notes import Notes, noting
+from .notes import noting
 
 _NOT_INSTALLED = 127
 _CANNOT_RUN = 126
@@ -63,8 +63,10 @@ def run(args: argparse.Namespace) -> int:
         shown = describe(upstream_of(settings), settings.upstream_api, backend if backend.models else None)
         _say(f"{args.agent} -> {root} -> {shown}; model {model}")
         code = _start(agent, program, place, mine, args.rest)
-    _tell(counts, notes)
-    if counts.never_called:
+    calls = None if settings.mode == "off" else notes.calls
+    for line in (*counts.lines(calls, notes.outcomes), *notes.lines):
+        _say(line)
+    if counts.answers and calls is not None and not calls:
         answers = f"{counts.answers} answer{'' if counts.answers == 1 else 's'}"
         asked = f"{PROG} check --upstream {upstream_of(settings) or settings.upstream_api} --model {model}"
         _say(f"{model} called no tool in {answers}. To see what it can do: {asked}")
@@ -148,8 +150,3 @@ def _run(command: list[str], environment: Mapping[str, str]) -> int:
     except OSError as error:
         _say(f"{command[0]}: {error.strerror}")
         return _CANNOT_RUN
-
-
-def _tell(counts: Counts, notes: Notes) -> None:
-    for line in (*counts.lines(notes.outcomes), *notes.lines):
-        _say(line)
