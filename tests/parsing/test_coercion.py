@@ -203,6 +203,26 @@ def test_inside_of_what_may_be_a_string_too_values_get_their_types(schema: dict[
     assert through('{"a": ["1"]}', items)[0] == '{"a": [1]}'
 
 
+# What a schema says beside its properties, as `required` in alternatives, can only admit less.
+BESIDE: list[dict[str, Any]] = [
+    {"anyOf": [{"required": ["n"]}, {"required": ["other"]}]},
+    {"oneOf": [{"required": ["n"]}, {"not": {"required": ["n"]}}]},
+    {"allOf": [{"if": {"required": ["n"]}, "then": {"required": ["other"]}}]},
+    {"patternProperties": {"^x-": {"type": "string"}}},
+    {"$ref": "#/$defs/more", "$defs": {"more": {"required": ["n"]}}},
+]
+
+
+@pytest.mark.parametrize("beside", BESIDE, ids=[next(iter(beside)) for beside in BESIDE])
+def test_what_a_schema_says_beside_its_properties_does_not_hide_them(beside: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, **beside}
+    assert needs_coercion(schema)
+    assert through('{"n": "1"}', schema)[0] == '{"n": 1}'
+    # It may say something of another key.
+    open_ended = {**schema, "additionalProperties": {"type": "integer"}}
+    assert through('{"n": "1", "x-a": "2"}', open_ended)[0] == '{"n": 1, "x-a": "2"}'
+
+
 def test_schemas_that_refer_to_themselves_and_deep_values_are_bounded() -> None:
     tree = {"type": "object", "properties": {"next": {"$ref": "#"}, "n": {"type": "integer"}}}
     deep = '{"next": ' * 60 + '{"n": "1"}' + "}" * 60

@@ -24,6 +24,14 @@ TOOLS: dict[str, dict[str, Any]] = {
             "n": {"type": "integer"},
             "a": {"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}}}},
             "o": {"type": "object"},
+            "either": {
+                "anyOf": [{"type": "object", "properties": {"k": {"type": "string"}}}, {"type": "null"}],
+            },
+            "any_of": {
+                "properties": {"k": {"type": "string"}, "n": {"type": "integer"}},
+                "anyOf": [{"required": ["k"]}, {"required": ["n"]}],
+            },
+            "extra": {"type": "object", "additionalProperties": {"type": "string"}},
         }
     },
     "g": {},
@@ -49,6 +57,9 @@ ARGUMENTS: list[tuple[str, Any]] = [
     ("<o><x>1</x><x>2</x><y><z>true</z></y></o>", {"o": {"x": [1, 2], "y": {"z": True}}}),
     ("<a></a><o></o>", {"a": [], "o": {}}),
     ("<more>1</more><more>2</more>", {"more": [1, 2]}),
+    ("<either><k>5</k></either>", {"either": {"k": "5"}}),
+    ("<any_of><k>5</k><n>6</n></any_of>", {"any_of": {"k": "5", "n": 6}}),
+    ("<extra><x>5</x></extra>", {"extra": {"x": "5"}}),
 ]
 
 

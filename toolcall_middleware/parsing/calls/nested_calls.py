@@ -9,57 +9,36 @@ lists (of `item`, or of one name that is repeated) and values typed by the tool'
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ...json_schema.pointer import Scope, Target
-from ...json_schema.types import ALL, STRING, types_of
+from ...json_schema.pointer import Scope
+from ...json_schema.types import STRING
 from ..cursor import Cursor, CursorReader, NotACall, Steps, TextOver
 from ..patterns import WHITE_SPACE
 from ..sink import Sink
 from ..values.json_spelling import quoted
-from ..values.typing import json_of
+from ..values.typing import Place, Places, json_of, types_at
 
 _TAG = re.compile(r"[ \t\r\n]{0,64}<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>")
 _TAG_PART = re.compile(r"[ \t\r\n]{0,64}(?:</?[^<>]{0,560})?")
 _CALLED = re.compile(r"[ ]?name[ ]?=[ ]?[\"']([^\"'\n]{1,256})[\"']")
 _MAX_DEPTH = 32
-_MAX_PARTS_DEEP = 8
 _MAX_GAP = 256
 _LONG = 600  # characters: more than white space before a tag, and the tag, may have
 _SHORT = 500  # characters: fewer than a tag may have
 _BEGUN = frozenset({"", "<", "</"})
-_MANY = 256
 _CONTAINERS = {"array": "[]", "object": "{}"}
 
 
 @dataclass(slots=True)
 class _Element:
     name: str
-    schema: Target | None
+    place: Place
     types: frozenset[str]
     text: list[str] = field(default_factory=list)
     inner: dict[str, list[str]] = field(default_factory=dict)
-
-
-def _parts(whole: Target) -> Iterator[Target]:
-    """A schema and what it is put together from, each once."""
-    stack = [(whole, 0)]
-    seen: set[int] = set()
-    while stack:
-        part, depth = stack.pop()
-        schema, scope = part
-        if not isinstance(schema, Mapping) or depth > _MAX_PARTS_DEEP or id(schema) in seen:
-            continue
-        seen.add(id(schema))
-        yield part
-        target = scope.find(schema.get("$ref"))
-        options = [] if target is None else [target]
-        for key in ("anyOf", "oneOf", "allOf"):
-            more = schema.get(key)
-            options += [Target(one, scope.enter(one)) for one in more[:16]] if isinstance(more, list) else []
-        stack.extend((option, depth + 1) for option in reversed(options))
 
 
 class NestedCalls(CursorReader):
@@ -162,7 +141,7 @@ class _Elements:
     """
 
     __slots__ = (
-        "_block", "_children", "_first", "_left", "_mark", "_out", "_pending", "_root", "_stack", "_streams",
+        "_block", "_first", "_left", "_mark", "_out", "_pending", "_places", "_root", "_stack", "_streams",
         "closes_all", "closing", "done", "repaired", "tail",
     )  # fmt: skip
     stuck = False
@@ -171,12 +150,12 @@ class _Elements:
     def __init__(self, parameters: Mapping[str, object], mark: str, block: str) -> None:
         self._mark = mark
         self._block = block
-        self._root: Target = Target(parameters, Scope.of(parameters))
+        self._root: Place = ((parameters, Scope.of(parameters)),)
         self._stack: list[_Element] = []
         self._pending: tuple[str, list[str]] | None = None  # a complete argument, whose name may be repeated
         self._streams = False
         self._first = True
-        self._children: dict[tuple[int, str], tuple[Target | None, frozenset[str]]] = {}  # see `_child`
+        self._places = Places()
         self._out: list[str] = []  # JSON that was not emitted
         self._left: tuple[str, str] | None = None  # see `leave`
         self.tail = ""
@@ -332,7 +311,8 @@ class _Elements:
         return "string" in types and not types & _CONTAINERS.keys()
 
     def _open(self, name: str) -> None:
-        schema, types = self._child(self._stack[-1].schema if self._stack else self._root, name)
+        place = self._child(name)
+        types = types_at(place)
         if not self._stack:
             if self._pending is not None and self._pending[0] != name:
                 self._flush()
@@ -340,31 +320,12 @@ class _Elements:
                 self._streams = True
                 self._lead(name)
                 self._out.append('"')
-        self._stack.append(_Element(name, schema, types))
+        self._stack.append(_Element(name, place, types))
 
-    def _child(self, schema: Target | None, name: str) -> tuple[Target | None, frozenset[str]]:
-        """The schema of an element within one of `schema`, and its types. The same few come again and again."""
-        if schema is None:
-            return None, ALL
-        key = id(schema.schema), name  # the schema is a part of the tool's own, which stays alive
-        found = self._children.get(key)
-        if found is None:
-            child = self._schema_of(schema, name)
-            if len(self._children) >= _MANY:
-                self._children.clear()
-            found = self._children[key] = child, ALL if child is None else types_of(*child)
-        return found
-
-    @staticmethod
-    def _schema_of(schema: Target, name: str) -> Target | None:
-        items = None
-        for part, scope in _parts(schema):
-            properties = part.get("properties")
-            if isinstance(properties, Mapping) and name in properties:
-                return Target(properties[name], scope.enter(properties[name]))
-            if items is None and part.get("items") is not None:
-                items = Target(part["items"], scope.enter(part["items"]))
-        return items
+    def _child(self, name: str) -> Place:
+        """What may be an element of this name in the innermost one: a property's value, or an item."""
+        place, inner = self._stack[-1].place if self._stack else self._root, self._places.inner
+        return inner(place, name) or inner(place, None)
 
     def _shut(self) -> None:
         """The innermost element is closed."""

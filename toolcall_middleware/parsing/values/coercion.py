@@ -14,7 +14,7 @@ from typing import Any
 from ...json_schema.pointer import Scope
 from ...json_schema.types import types_of
 from .json_spelling import decode
-from .typing import Place, choices_at, expanded, inner_place, reading, types_at
+from .typing import Place, Places, choices_at, expanded, reading, types_at
 
 _OUTSIDE = re.compile(r"[\"{}\[\],]")
 _PLAIN = re.compile(r"(?:[^\"\\]++|\\.)*+", re.DOTALL)
@@ -27,8 +27,6 @@ _SAYS_MORE = frozenset({"properties", "items", "additionalProperties", "enum", "
 _MAX_DEPTH = 64  # levels of values that are looked at
 _MAX_ENCODED = 4  # strings in strings
 _MAX_KEY = 1024  # characters
-_MAX_PLACES = 4096  # look-ups for one call
-_MAX_KNOWN = 256  # look-ups of one call that are remembered
 
 
 def needs_coercion(parameters: Mapping[str, Any]) -> bool:
@@ -73,10 +71,7 @@ class Coercion:
         self._in_string = False
         self._escaped = False
         self._unknown = 0  # levels of values that are open and of which nothing is known: they pass
-        self._places = 0
-        # What was looked up, as rows of a table ask for the same again and again. Each entry keeps the place whose
-        # identity is its key.
-        self._known: dict[tuple[int, str | None], tuple[Place, Place]] = {}
+        self._places = Places()
 
     def feed(self, text: str) -> str:
         """The next piece; what may leave."""
@@ -216,17 +211,7 @@ class Coercion:
         frame = self._stack[-1]
         if len(self._stack) > _MAX_DEPTH or (frame.is_object and frame.key is None):
             return None
-        return self._inner(frame, frame.key if frame.is_object else None)
-
-    def _inner(self, frame: _Frame, key: str | None) -> Place:
-        asked = id(frame.place), key
-        if asked in self._known:
-            return self._known[asked][1]
-        self._places += 1
-        place = None if self._places > _MAX_PLACES else inner_place(frame.place, key)
-        if len(self._known) < _MAX_KNOWN:
-            self._known[asked] = frame.place, place
-        return place
+        return self._places.inner(frame.place, frame.key if frame.is_object else None)
 
     def _path(self) -> str:
         steps = (f".{frame.key}" if frame.is_object else f"[{frame.index}]" for frame in self._stack)

@@ -27,6 +27,9 @@ _MAX_NUMBER = 1024  # characters
 _MAX_ENCODED = 4  # strings in strings
 _MAX_OPTIONS = 64
 _MAX_REFERENCES = 8
+_ELSEWHERE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "patternProperties"})  # may say more of a key
+_MAX_LOOKUPS = 4096  # for one call
+_MAX_KNOWN = 256  # look-ups of one call that are remembered
 
 Place = tuple[tuple[Any, Scope], ...] | None
 """The schemas one of which a value must fit; None where nothing is known of it."""
@@ -59,6 +62,26 @@ def inner_place(place: Place, key: str | None) -> Place:
     return tuple(found[:_MAX_OPTIONS]) or None
 
 
+class Places:
+    """Looks up inner places for one call. It remembers some, because the rows of a table ask for the same ones."""
+
+    def __init__(self) -> None:
+        self._lookups = 0
+        # Each entry keeps the place whose identity is its key.
+        self._known: dict[tuple[int, str | None], tuple[Place, Place]] = {}
+
+    def inner(self, place: Place, key: str | None) -> Place:
+        """See `inner_place`. None, too, after many look-ups."""
+        asked = id(place), key
+        if place is None or asked in self._known:
+            return None if place is None else self._known[asked][1]
+        self._lookups += 1
+        found = None if self._lookups > _MAX_LOOKUPS else inner_place(place, key)
+        if len(self._known) < _MAX_KNOWN:
+            self._known[asked] = place, found
+        return found
+
+
 def _items(schema: Any) -> Any:
     if not isinstance(schema, Mapping) or "prefixItems" in schema:
         return None
@@ -67,13 +90,13 @@ def _items(schema: Any) -> Any:
 
 
 def _property(schema: Any, key: str) -> Any:
-    if not isinstance(schema, Mapping) or "patternProperties" in schema or "allOf" in schema:
+    if not isinstance(schema, Mapping):
         return None
     properties = schema.get("properties")
     if isinstance(properties, Mapping) and key in properties:
         value = properties[key]
     else:
-        value = schema.get("additionalProperties")
+        value = None if _ELSEWHERE & schema.keys() else schema.get("additionalProperties")
     return value if isinstance(value, Mapping) else None
 
 
@@ -83,7 +106,7 @@ def expanded(schema: Any, scope: Scope, depth: int) -> Place:
         return None
     scope = scope.enter(schema)
     if "properties" in schema or "items" in schema:
-        return None if {"$ref", "anyOf", "oneOf", "allOf"} & schema.keys() else ((schema, scope),)
+        return ((schema, scope),)  # what else it says can only admit less
     if "$ref" in schema:
         target = scope.find(schema["$ref"])
         return None if target is None else expanded(target.schema, target.scope, depth + 1)
