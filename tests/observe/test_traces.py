@@ -82,7 +82,12 @@ def _in_pieces(call: dict[str, Any]) -> Any:
     async def backend(_scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
-        deltas = ({"role": "assistant", "content": ""}, {"content": "Hm."}, {"tool_calls": [call]}, {})
+        deltas: tuple[dict[str, Any], ...] = (
+            {"role": "assistant", "content": ""},
+            {"content": "Hm."},
+            {"tool_calls": [call]},
+            {},
+        )
         for number, delta in enumerate(deltas):
             reason = "tool_calls" if number == 3 else None
             choice = {"index": 0, "delta": delta, "finish_reason": reason}
