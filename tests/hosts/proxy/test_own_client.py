@@ -16,7 +16,7 @@ from starlette.types import Message
 from tests.helpers.asgi_client import no_leaked_tasks
 from tests.helpers.certificates import certificate_of, needs_openssl
 from toolcall_middleware.hosts.http.client_library import httpx
-from toolcall_middleware.hosts.proxy.upstream.asking import Progress, Question, Reply, RequestBody
+from toolcall_middleware.hosts.proxy.upstream.client import Progress, Question, Reply, RequestBody
 from toolcall_middleware.hosts.proxy.upstream.connection import tls_to
 from toolcall_middleware.hosts.proxy.upstream.http1 import connection as dialling
 from toolcall_middleware.hosts.proxy.upstream.http1.client import OriginClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from ...errors import ToolCallError
 from ...log_lines import log_event
@@ -40,12 +40,17 @@ async def send_error(send: Send, error: ToolCallError) -> None:
     await send_json(send, error.status, error.body(), error.headers)
 
 
-async def send_json(send: Send, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-    """Answer a request with a JSON `body`. `headers` are added; what Latin-1 does not have becomes `?` in them."""
+async def send_json(
+    send: Send, status: int, body: bytes, headers: Mapping[str, str] | None = None, *, kind: str = "http"
+) -> None:
+    """Answer a request with a JSON `body`. `headers` are added; what Latin-1 does not have becomes `?` in them.
+
+    kind: what ASGI's messages begin with.
+    """
     head: Headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     head += [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in (headers or {}).items()]
-    await send({"type": "http.response.start", "status": status, "headers": head})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+    await send({"type": f"{kind}.response.start", "status": status, "headers": head})
+    await send({"type": f"{kind}.response.body", "body": body, "more_body": False})
 
 
 def wants_websocket(scope: Scope) -> bool:
@@ -69,7 +74,5 @@ async def refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "websocket.close", "code": _CLOSED_BY_SERVER, "reason": _SUPPORTED})
         return
 
-    async def denied(message: Message) -> None:
-        await send({**message, "type": message["type"].replace("http.", "websocket.http.", 1)})
-
-    await send_refusal(scope, denied, error)
+    tell_refusal(scope, error)
+    await send_json(send, error.status, error.body(), error.headers, kind="websocket.http")

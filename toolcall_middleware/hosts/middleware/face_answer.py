@@ -20,10 +20,11 @@ from ...apis.face import Face, FaceReply, FaceRequest
 from ...errors import ToolCallError, on_one_line
 from ...observe.recorder import Recorder
 from ...wire import openai
-from ..http.errors import log_refusal
+from ..http.errors import log_refusal, send_refusal, tell_refusal
 from ..http.headers import ENTITY_HEADERS, Headers, values_of, without
 from ..http.offload import offloaded
 from ..http.request_record import record_of
+from .faces import Endpoint, endpoint_by_path, new_face
 
 _NOTE = b"x-toolcall"
 _STREAM = b"text/event-stream"
@@ -289,3 +290,15 @@ class Turns:
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
         self.leave()
+
+
+async def refuse(scope: Scope, send: Send, error: ToolCallError) -> None:
+    """Answer a request with `error`, and log that: in the client's own API, or else in OpenAI's envelope."""
+    endpoint = endpoint_by_path(scope)
+    if endpoint is None:
+        await send_refusal(scope, send, error)
+    else:
+        tell_refusal(scope, error)
+        await FaceAnswer(send, new_face(Endpoint.MESSAGES if endpoint is Endpoint.MODELS else endpoint), None).fail(
+            error
+        )

@@ -16,7 +16,7 @@ from ..http.cors import ReadableAnswer, is_preflight, send_preflight
 from ..http.errors import send_json
 from ..http.headers import raw_path
 from ..http.watch import watched
-from ..middleware.face_errors import refuse
+from ..middleware.face_answer import refuse
 from .access_log import AccessLog, write_to_stdout
 from .admission import Keys, admitted_origin, check_path, marked, new_mark
 from .connections import bound_logging

@@ -25,7 +25,7 @@ from ..http.headers import scope_for_body, without_keys
 from ..http.offload import offloaded
 from ..http.request_record import record_of
 from ..middleware.asgi import REFUSED
-from ..middleware.face_errors import refuse
+from ..middleware.face_answer import refuse
 from ..middleware.face_models import ModelsAnswer
 from ..middleware.faces import shows_version
 from .model_asked import Asked, asked_model

@@ -33,8 +33,7 @@ from ...http.headers import Headers, raw_path, request_headers, response_headers
 from ...http.leaving import Leaving
 from ...http.paths import upstream_path
 from ...http.request_record import Record, record_of
-from .asking import Client, ClientGoneError, Progress, Question, Reply, RequestBody
-from .client import HttpxClient, client_to
+from .client import Client, ClientGoneError, HttpxClient, Progress, Question, Reply, RequestBody, client_to
 from .connection import reason, tls_to, version_hint
 from .limits import BUSY, DEFAULT_LIMITS, LONGEST_WAIT, Limits, pause, retry_after
 

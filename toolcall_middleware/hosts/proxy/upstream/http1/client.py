@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from ....http.client_library import httpx
-from ..asking import Headers, Question
+from ..client import Headers, Question
 from .connection import Connection, HttpAnswer, dial
 
 _READ_SIZE = 64 * 1024
