@@ -159,16 +159,51 @@ def built_in() -> list[str]:
     return [name for name in registry.names() if type(registry.get(name)).__module__.startswith("toolcall_middleware.")]
 
 
+WHAT_TO_DO = {
+    "invalid_json": "send one JSON object as the body",
+    "invalid_request": "correct the field that `param` names",
+    "invalid_tool_schema": "correct the tool that `param` names: a unique name, and `parameters` of `type: object`",
+    "invalid_tool_choice": "name a tool of `tools`, or send `auto`",
+    "invalid_tool_call_id": "give the result the `id` of the call that it answers, and send that call with it",
+    "invalid_message_order": "put each result right after the message with its call",
+    "tool_schema_incompatible": "leave out the `incompatible_features`, or choose another upstream",
+    "too_many_tools": "offer fewer tools, or raise `max_tools`",
+    "tool_not_allowed": "leave the tool out, or add its name to `allowlist`",
+    "model_not_found": "choose a model of `GET /v1/models`, or add an upstream for it",
+    "limit_exceeded": "stay below the limit that the message names, or raise it",
+    "request_too_large": "send less, or raise `max_request_bytes`",
+    "request_timeout": "send the body faster, or raise `upload_timeout`",
+    "rate_limit_exceeded": "wait for the seconds of `retry-after`",
+    "rate_limit_unavailable": "try again later; start the storage of `rate_limit_storage`",
+    "unknown_tool_call": "ask again; `unknown_tool=text` gives the call as text instead",
+    "malformed_tool_arguments": "ask again; `validate_arguments=retry` does so by itself, `malformed_arguments=repair` "
+    "gives the call as text instead",
+    "invalid_tool_arguments": "ask again, with more `retries` or a simpler schema; where the tool is not `strict`, "
+    "`validate_arguments=warn` lets the call pass",
+    "tool_choice_not_satisfied": "ask again, with `auto` or more `max_tokens`; "
+    "[why no call came](../how-to/no-calls.md)",
+    "upstream_error": "look at the log's WARNING with the backend's words; try again where the backend was down",
+    "upstream_timeout": "try again; raise `upstream_timeout` for slow prompts",
+    "invalid_api_key": "send one of `api_keys` as `authorization: Bearer KEY` or `x-api-key: KEY`",
+    "host_not_allowed": "add the host to `allowed_hosts`, or the origin to `cors_origins`",
+    "unknown_url": "correct the path, or add it to `forward_paths`",
+    "websocket_not_supported": "send HTTP requests; answers stream with `stream: true`",
+    "method_not_allowed": "use `GET`",
+    "loop_detected": "correct `upstream_url`: it must be the backend's address, not the proxy's",
+}
+"""What a client or an operator can do about each code."""
+
+
 def error_codes() -> str:
-    """Every code with its status, from the code's own table."""
-    rows = [(f"`{code}`", str(row.status), row.when) for code, row in errors.CODES.items()]
+    """Every code with its status, from the code's own table, and what to do about it."""
+    rows = [_anchored((f"`{code}`", str(row.status), row.when, WHAT_TO_DO[code])) for code, row in errors.CODES.items()]
     about = (
         'Errors have OpenAI\'s form, `{"error": {"message", "type", "param", "code"}}`, where `param` is a path such as'
         " `tools[1].function.parameters`. The backend's own errors keep their status and text and get the same form."
         ' Once a stream has begun, an error is one event `data: {"error": …}` and then `[DONE]`. Answers with status'
         " 422 carry `x-should-retry: false`: the OpenAI SDKs then do not repeat the request."
     )
-    return "\n\n".join(["# Errors", about, _table(("code", "status", "when"), rows)])
+    return "\n\n".join(["# Errors", about, _table(("code", "status", "when", "what to do"), rows)])
 
 
 def command_line() -> str:

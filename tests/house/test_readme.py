@@ -257,7 +257,7 @@ def test_the_models_name_tells_the_format() -> None:
     for asked, expected in (("Qwen/Qwen2.5-7B-Instruct", "hermes"), ("no-such-family", "json")):
         body = {**json.loads(NAMED["request"]), "model": asked, "stream": False, "tool_choice": "auto"}
         answer = chat(ToolCallMiddleware(TextBackend(["Hello."], strict=True)), body)
-        assert answer.headers["x-toolcall"] == f"mode=prompt; format={expected}; calls=0"
+        assert answer.headers["x-toolcall"] == f"mode=prompt; format={expected}; calls=0; no_call=prose"
 
 
 def test_what_is_counted_here_is_marked() -> None:
@@ -312,3 +312,7 @@ def test_every_file_that_is_linked_exists() -> None:
     linked = re.findall(r"\]\(([^)#]+)", TEXT.replace("\n", " "))
     assert linked
     assert not [path for path in linked if not path.startswith("http") and not (readme.ROOT / path).exists()]
+
+
+def test_each_error_says_what_to_do() -> None:
+    assert readme.WHAT_TO_DO.keys() == CODES.keys()
