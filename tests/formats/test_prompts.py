@@ -20,6 +20,8 @@ from toolcall_middleware.json_schema.compact import calls_schema, compact_schema
 from toolcall_middleware.model import ChoiceMode, Tool, ToolCall, ToolChoice, ToolResult
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from toolcall_middleware.formats.base import ToolFormat
 
 FORMATS: list[ToolFormat] = [FencedJson(), HERMES]
@@ -46,19 +48,35 @@ every_client_tool = pytest.mark.parametrize("tool", client_tools())
 
 def listed(fmt: Any, block: str) -> list[dict[str, Any]]:
     """The tools as they stand in the block."""
-    start = '{"name":' if fmt.name == "json" else '{"type": "function"'
-    entries = [json.loads(line) for line in block.splitlines() if line.startswith(start)]
-    return entries if fmt.name == "json" else [entry["function"] for entry in entries]
+    if fmt.name == "json":
+        entries = [entry.partition("\n\nTo call a tool, ")[0].splitlines() for entry in block.split("\n## ")[1:]]
+        return [{"name": name, "said": "\n".join(lines)} for name, *lines, _form in entries]
+    start = '{"type": "function"'
+    return [json.loads(line)["function"] for line in block.splitlines() if line.startswith(start)]
+
+
+def said_in(schema: Any) -> Iterator[str]:
+    """The texts of a schema: names, descriptions, and the values of enums."""
+    if isinstance(schema, dict):
+        yield from schema.get("properties") or ()
+        yield from (text for text in schema.get("enum") or () if isinstance(text, str))
+        if isinstance(text := schema.get("description"), str):
+            yield from text.split()
+        for inner in schema.values():
+            yield from said_in(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from said_in(inner)
 
 
 def test_the_json_block_in_full() -> None:
     assert FencedJson().render_tools([WEATHER, CLOCK], parallel=True) == (
         "# Tools\n\n"
-        "You can call the tools below. Each line is one tool: its name, what it does, and the JSON Schema of its "
-        "arguments.\n\n"
-        '{"name":"weather","description":"The weather.","parameters":{"type":"object","properties":{"city":'
-        '{"type":"string"}},"required":["city"]}}\n'
-        '{"name":"clock","parameters":{"type":"object","properties":{}}}\n\n'
+        "You can call the tools below. Each tool has its name, its arguments with their types, what it does, and a "
+        "sample call.\n\n"
+        "## weather\nweather(city: string): The weather.\n"
+        '{"name": "weather", "arguments": {"city": "<city>"}}\n\n'
+        '## clock\nclock()\n{"name": "clock", "arguments": {}}\n\n'
         "To call a tool, answer with a JSON code block in exactly this form (this example shows the form only; take "
         "the real values from the conversation):\n\n"
         '```json\n{"tool_calls": [{"name": "TOOL_NAME", "arguments": {"ARGUMENT": "VALUE"}}]}\n```\n\n'
@@ -103,7 +121,12 @@ def test_no_description_can_close_the_block_or_hold_a_special_token(fmt: Any) ->
     for marker in ("</tools>", "<tool_call>", "</tool_call>", "<|im_end|>", "<|im_start|>", "[INST]", "\n```"):
         assert block.count(marker) == plain.count(marker)
     (entry,) = listed(fmt, block)
-    assert entry == {"name": "f", "description": text, "parameters": parameters}
+    told = json.loads(entry["said"]) if fmt.name == "json" else entry  # no signature has such a name
+    assert told == {"name": "f", "description": text, "parameters": parameters}
+    parameters = {"type": "object", "properties": {"a": {"type": "string", "description": text, "default": text}}}
+    block = fmt.render_tools([Tool("f", text, parameters)], parallel=True)
+    for marker in ("</tools>", "<tool_call>", "</tool_call>", "<|im_end|>", "[INST]", "\n```", "\n## "):
+        assert block.count(marker) == plain.count(marker)
 
 
 @pytest.mark.parametrize("name", registry.names())
@@ -120,16 +143,21 @@ def test_no_familys_tools_can_be_closed_by_a_description(name: str) -> None:
 
 @every_format
 @every_client_tool
-def test_every_clients_tool_is_one_line(fmt: Any, tool: Tool) -> None:
+def test_every_clients_tool_is_one_entry(fmt: Any, tool: Tool) -> None:
     (entry,) = listed(fmt, fmt.render_tools([tool], parallel=True))
     assert entry["name"] == tool.name
+    if fmt.name == "json":
+        told = entry["said"].replace("\\n", " ").replace('\\"', '"').replace("\\", "")
+        texts = [*tool.description.split(), *said_in(compact_schema(tool.parameters))]
+        assert not [text for text in texts if text.replace("\\", "") not in told]
+        return
     assert entry.get("description", "") == tool.description
     assert entry["parameters"] == compact_schema(tool.parameters)
 
 
 def test_a_tool_without_parameters_or_description_is_listed() -> None:
     block = FencedJson().render_tools([Tool("f", "", {})], parallel=True)
-    assert '{"name":"f","parameters":{"type":"object","properties":{}}}' in block
+    assert '## f\nf()\n{"name": "f", "arguments": {}}' in block
 
 
 # Schemas

@@ -356,7 +356,8 @@ async def test_first_schemas_are_compacted_then_descriptions_shortened() -> None
             },
             """\
 f(city: string, unit?: "c" | "f", days?: integer | null, tags?: (string | 1)[], more?: object): Does it.
-    city: The city <\\/tool_call>
+    city: The
+        city <\\/tool_call>
     unit: (default: "c")""",
         ),
         ({"type": "object", "properties": {}}, "f(): Does it."),

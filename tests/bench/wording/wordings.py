@@ -135,6 +135,10 @@ def _form(function: Function) -> str:
     return json.dumps({**call, "arguments": {key: f"<{key}>" for key in call["arguments"]}})
 
 
+def _headed(function: Function) -> str:
+    return f"## {function['name']}\n{_commented(function)}\n{_form(function)}"
+
+
 def _first_call(functions: Sequence[Function]) -> str:
     return _fenced(_call(functions[0]))
 
@@ -160,7 +164,6 @@ WORDINGS = (
     ),
     Wording(name="only, before", tools=_each(_schema), listed=_SCHEMAS, example=_placeholders, sentence=_ONLY),
     Wording(name="short, before", tools=_each(_schema), listed=_SCHEMAS, example=_placeholders, sentence=_SHORT),
-    # what the product writes
     Wording(name="block, before", tools=_each(_schema), listed=_SCHEMAS, example=_placeholders, sentence=_BLOCK),
     Wording(name="signatures", tools=_each(_signature), listed=_SIGNED, example=_placeholders, sentence=_BLOCK),
     Wording(
@@ -178,6 +181,14 @@ WORDINGS = (
         name="types, calls", tools=_each(_declared, _sample), listed=_TYPED, example=_placeholders, sentence=_BLOCK
     ),
     Wording(name="comments", tools=_each(_commented), listed=_SIGNED, example=_placeholders, sentence=_BLOCK),
+    # what the product writes
+    Wording(
+        name="headings, comments, forms",
+        tools=lambda functions: "\n\n".join(map(_headed, functions)),
+        listed=_SAMPLED,
+        example=_placeholders,
+        sentence=_BLOCK,
+    ),
     Wording(
         name="comments, forms",
         tools=_each(_commented, _form),

@@ -20,7 +20,7 @@ from ..family import callable_tools, choice_text
 from ..markup import Escape, Markup
 from ..prompt import escaping
 from ..prompt.tool_results import named
-from ..prompt.tools_signatures import signature
+from ..prompt.tools_signatures import form, signature
 from ..syntax.openers import json_calls, opener, shared
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ values from the conversation):
 {several} The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.
 When no tool fits, or when you already know the answer, answer in plain text without a "tool_calls" block."""
 
-_SCHEMAS = "Each line is one tool: its name, what it does, and the JSON Schema of its arguments."
+_SAMPLED = "Each tool has its name, its arguments with their types, what it does, and a sample call."
 _SIGNATURES = (
     "Each entry is one tool: its name, its arguments with their types (one with ? may be left out), and what it does."
 )
@@ -85,9 +85,12 @@ class FencedJson:
     alike: Mapping[str, str] = {}
 
     def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
-        """A tool a line, the form of a call, and the rules."""
-        listed = "\n".join(escaping.as_data(escaping.dump(escaping.describe(tool))) for tool in tools)
-        return self._block(listed, _SCHEMAS, parallel=parallel)
+        """For each tool a heading, its signature and the form of its call; then the rules.
+
+        Of the forms that were measured small models follow this one best (tests/bench/README.md).
+        """
+        listed = "\n\n".join(f"## {tool.name}\n{signature(tool)}\n{form(tool)}" for tool in tools)
+        return self._block(listed, _SAMPLED, parallel=parallel)
 
     @property
     def brief(self) -> ToolFormat:
@@ -130,7 +133,7 @@ class FencedJson:
 
 
 class BriefJson(FencedJson):
-    """The same with signatures for schemas. By measurement, models follow both alike (tests/bench/README.md)."""
+    """The same with signatures alone: a third fewer tokens, and fewer right calls (tests/bench/README.md)."""
 
     def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
         """A signature for each tool, the form of a call, and the rules."""

@@ -33,8 +33,16 @@ def signature(tool: Tool) -> str:
     simple = schema.keys() <= _ROOT and all(name.isidentifier() and _type(part, 0) for name, part in known.items())
     if not simple:
         return escaping.as_data(escaping.dump(escaping.describe(tool)))
-    about = f": {_line(tool.description)}" if tool.description else ""
+    about = f": {_inside(tool.description)}" if tool.description else ""
     return "\n".join([f"{tool.name}({', '.join(shown)}){about}", *_notes(known)])
+
+
+def form(tool: Tool) -> str:
+    """A call of the tool, with the names of the required arguments for their values: `<city>`."""
+    required = tool.parameters.get("required")
+    names = required if isinstance(required, list) else []
+    call = {"name": tool.name, "arguments": {name: f"<{name}>" for name in names if isinstance(name, str)}}
+    return escaping.as_data(escaping.dump_spaced(call))
 
 
 def _notes(properties: Mapping[str, Any]) -> Iterator[str]:
@@ -45,13 +53,14 @@ def _notes(properties: Mapping[str, Any]) -> Iterator[str]:
             for key, value in schema.items()
             if key not in _TYPES and key != "description"
         )
-        parts = [_line(said) if isinstance(said, str) else "", f"({rest})" if (rest := ", ".join(more)) else ""]
+        parts = [_inside(said) if isinstance(said, str) else "", f"({rest})" if (rest := ", ".join(more)) else ""]
         if text := " ".join(filter(None, parts)):
             yield f"    {name}: {text}"
 
 
-def _line(text: str) -> str:
-    return " ".join(escaping.neutralise(text).split())
+def _inside(text: str) -> str:
+    """A description, whose later lines are indented: none can look like another tool."""
+    return "\n        ".join(escaping.neutralise(text).strip().splitlines())
 
 
 def _type(schema: Any, depth: int) -> str | None:
