@@ -225,7 +225,7 @@ def _auto_of(derived: Derived, family: ToolFormat) -> ToolFormat:
     """
     from . import reading
     from .auto import Auto, all_openers
-    from .template.round_trip import reads
+    from .syntax.round_trip import reads
 
     openers = (*all_openers(), *reading.ANY_JSON)
     own_first = not all(reads(openers, turn) for turn in derived.proofs)

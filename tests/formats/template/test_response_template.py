@@ -10,7 +10,7 @@ import pytest
 
 from toolcall_middleware.formats import reading
 from toolcall_middleware.formats.base import ParserOptions
-from toolcall_middleware.formats.template.declared.response_template import (
+from toolcall_middleware.formats.template.response_template import (
     NotCompiled,
     compile_calls,
     compile_reasoning,

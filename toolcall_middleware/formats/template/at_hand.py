@@ -11,8 +11,7 @@ from ...errors import FormatError, SettingsError
 from .. import markup
 from ..family import Family
 from ..prompt import escaping
-from . import derive, sources
-from .declared import alone, response_template
+from . import derive, response_template, sources
 from .derive import Derived
 from .prompts import TemplatePrompts
 
@@ -93,7 +92,11 @@ def of_source(source: str) -> Derived:
         return replace(found, unknown=(*found.unknown, f"{derive.DECLARATION} is not used: {error}"))
     found = derive.derive(checkpoint.template, declared=declared)
     # A template that writes calls says more; where it writes none, the declaration stands alone.
-    return found if found.family is not None or found.sample else alone.of(checkpoint.template, declared, found.why)
+    return (
+        found
+        if found.family is not None or found.sample
+        else response_template.family_of(checkpoint.template, declared, found.why)
+    )
 
 
 def required(source: str | None) -> Family:

@@ -15,12 +15,12 @@ from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt import escaping
 from ..prompt.tool_results import between_tags, named
+from ..syntax.round_trip import Rendered, reads
 from . import element_syntax, json_syntax, probes, tools, turns
 from .compare import tokens
 from .json_syntax import Syntax
 from .probes import PLAIN, UNLIKELY, as_call, context, said
 from .render import ChatTemplate
-from .round_trip import Rendered, reads
 from .turns import Turns
 
 NAME = "template"

@@ -14,12 +14,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ... import reading
-from ...syntax.json import Json
-from .. import json_syntax
-from ..json_syntax import Syntax
-from ..probes import PLAIN, as_call
-from ..round_trip import Rendered, reads
+from ...parsing.text.grammar import Opener
+from .. import reading
+from ..family import Family
+from ..syntax.json import Json
+from ..syntax.round_trip import Rendered, reads
+from . import json_syntax, tools
+from .compare import tokens
+from .derive import DECLARATION, NAME, Declared, Derived, own_markup
+from .json_syntax import Syntax
+from .probes import PLAIN, UNLIKELY, as_call
+from .render import ChatTemplate
 
 VERSION = 1
 _MAX_PATTERN = 2000
@@ -185,3 +190,55 @@ def _plain(pattern: str) -> str:
         if pattern[at : at + 1] in set("*+?"):
             raise NotCompiled(f"the pattern {pattern[:60]}")
     return text
+
+
+# -- where the chat template writes no calls ---------------------------------------------------------------------------
+
+
+def family_of(template: ChatTemplate, declared: Declared, why: str) -> Derived:
+    """The family. why: what the template does not tell."""
+    calls = declared.calls
+    turns = _written(declared)
+    openers: tuple[Opener, ...] = (*calls.openers, *reading.ANY_JSON)
+    good = [turn for turn in turns if reads(openers, turn)]
+    sample = turns[0].text if turns else ""
+    marks = [*tokens(sample), *(opener.marker for opener in calls.openers if opener.marker)]
+    eos = template.special.get("eos_token", "")
+    family = Family(
+        name=NAME,
+        about=calls.kind,
+        calls=calls.calls,
+        auto_openers=calls.openers,
+        markup=own_markup(sample, marks, ends=(eos,) if eos else (), reasoning=declared.reasoning),
+        prompt=tools.OURS.prompt,
+        tool=tools.OURS.tool,
+        between=tools.OURS.between,
+        answer="the call in that form",
+        noun="tool",
+        special_tokens=any(json_syntax.is_special(mark) for mark in marks),
+    )
+    return Derived(
+        family=family,
+        kind=calls.kind,
+        read_back=len(good),
+        tried=len(turns),
+        sample=sample,
+        lost=tuple(turn.calls[0].arguments for turn in turns if turn not in good),
+        unknown=(
+            f"what {DECLARATION} does not say ({why}): the prompt presents tools and results in our words",
+            *(() if declared.reasoning else ("the markers around reasoning",)),
+        ),
+        facts={"reasoning": " … ".join(declared.reasoning or ())},
+        proofs=tuple(turn for turn in good if turn.calls[0].arguments != "{}"),
+    )
+
+
+def _written(declared: Declared) -> list[Rendered]:
+    """Calls as they are declared, of those arguments that can be."""
+    found = []
+    for arguments in (*PLAIN, *UNLIKELY):
+        call = as_call("look_up", arguments)
+        text = declared.calls.write([call])
+        if text is not None:
+            found.append(Rendered(text, (call,)))
+    return found

@@ -1,1 +1,0 @@
-"""What a checkpoint itself declares of how its answers are read."""
