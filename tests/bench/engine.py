@@ -27,7 +27,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli.demo.checks import schema_check
-from toolcall_middleware.cli.demo.received import Received, read
+from toolcall_middleware.cli.faces.answers import Received, read_answer
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
 from .questions import QUESTIONS, TOOLS
@@ -150,7 +150,13 @@ class Engine:
             body["stream_options"] = {"include_usage": True}
         headers = {"authorization": f"Bearer {client}"}
         response = await self._client.post("/chat/completions", json=body, headers=headers)
-        return read(response.status_code, response.headers["content-type"], response.content, streamed=stream)
+        return read_answer(
+            "chat",
+            response.content,
+            status=response.status_code,
+            streamed=stream,
+            content_type=response.headers["content-type"],
+        )
 
 
 @asynccontextmanager

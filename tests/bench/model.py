@@ -23,7 +23,7 @@ from tests.helpers.driven import Driven
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli.demo import local
 from toolcall_middleware.cli.demo.checks import schema_check
-from toolcall_middleware.cli.demo.received import read
+from toolcall_middleware.cli.faces.answers import read_answer
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
@@ -69,7 +69,13 @@ async def run(url: str, fmt: str, choice: str, constrain: str, *, limit: int, lo
     async with httpx.AsyncClient(transport=transport, base_url="http://app/v1", timeout=_SECONDS) as client:
         for wanted, question in _questions(limit):
             response = await client.post("/chat/completions", json=_body(question, choice))
-            answer = read(response.status_code, response.headers["content-type"], response.content, streamed=False)
+            answer = read_answer(
+                "chat",
+                response.content,
+                status=response.status_code,
+                streamed=False,
+                content_type=response.headers["content-type"],
+            )
             verdict = schema_check(answer, TOOLS)
             valid = verdict.ok
             score.asked += 1

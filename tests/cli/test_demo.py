@@ -16,7 +16,7 @@ import pytest
 
 from toolcall_middleware.cli._serving import serving
 from toolcall_middleware.cli.demo import cases, checks, local, play, scripted, show
-from toolcall_middleware.cli.demo.received import Received, ReceivedCall, read
+from toolcall_middleware.cli.faces.answers import Received, ReceivedCall, read_answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ def sse(events: Sequence[Any]) -> bytes:
 
 
 def read_stream(events: Sequence[Any]) -> Received:
-    return read(200, "text/event-stream; charset=utf-8", sse(events), streamed=True)
+    return read_answer("chat", sse(events), streamed=True, content_type="text/event-stream; charset=utf-8")
 
 
 def good_whole() -> dict[str, Any]:
@@ -70,7 +70,7 @@ def good_whole() -> dict[str, Any]:
 
 
 def read_whole(body: Any) -> Received:
-    return read(200, "application/json", json.dumps(body).encode(), streamed=False)
+    return read_answer("chat", json.dumps(body).encode(), streamed=False, content_type="application/json")
 
 
 def areas(answer: Received) -> set[str]:
@@ -79,15 +79,15 @@ def areas(answer: Received) -> set[str]:
 
 def test_a_good_stream_is_read_without_a_fault() -> None:
     answer = read_stream(good_stream())
-    assert answer.faults == ()
-    assert answer.calls == (ReceivedCall(ID, "get_weather", '{"city": "Paris"}', pieces=2),)
+    assert answer.faults == []
+    assert answer.calls == [ReceivedCall(ID, "get_weather", '{"city": "Paris"}', pieces=2)]
     assert (answer.content, answer.finish_reason, answer.usage) == (None, "tool_calls", USAGE)
     assert all(check.ok for check in checks.form_checks(answer))
 
 
 def test_a_good_whole_answer_is_read_as_the_stream_is() -> None:
     answer = read_whole(good_whole())
-    assert answer.faults == ()
+    assert answer.faults == []
     assert answer.same_answer() == read_stream(good_stream()).same_answer()
 
 
@@ -192,18 +192,18 @@ def test_each_deviation_in_a_whole_answer_is_a_fault(name: str) -> None:
 
 
 def test_a_wrong_content_type_is_a_fault() -> None:
-    assert areas(read(200, "application/json", sse(good_stream()), streamed=True)) == {"form"}
+    assert areas(read_answer("chat", sse(good_stream()), streamed=True, content_type="application/json")) == {"form"}
 
 
 def test_a_call_that_length_cut_off_may_end_in_the_middle() -> None:
     events = [*good_stream()[:3], chunk({}, "length"), *good_stream()[5:]]
-    assert read_stream(events).faults == ()
+    assert read_stream(events).faults == []
 
 
 def test_an_error_answer_is_never_good_form() -> None:
     error = {"error": {"message": "no", "type": "model_error", "param": None, "code": "tool_choice_not_satisfied"}}
     for body in (json.dumps(error).encode(), b"Internal Server Error"):
-        answer = read(422, "application/json", body, streamed=False)
+        answer = read_answer("chat", body, status=422, streamed=False, content_type="application/json")
         assert [check.ok for check in checks.form_checks(answer)] == [False]
 
 
@@ -221,7 +221,7 @@ def test_the_checks_of_an_answer_fail_on_another_answer() -> None:
 
 
 def test_content_is_compared_to_the_byte_only_where_asked() -> None:
-    answer = Received(200, streamed=True, content="Let me see.\n\n")
+    answer = Received(200, streamed=True, text="Let me see.\n\n")
     assert checks.content_check(answer, "Let me see.").ok
     assert not checks.content_check(answer, "Let me see.", exact=True).ok
     assert not checks.content_check(answer, None).ok
@@ -243,7 +243,7 @@ def test_content_is_compared_to_the_byte_only_where_asked() -> None:
 def test_a_call_is_checked_against_the_tools_that_were_offered(
     call: ReceivedCall | None, name: str | None, *, ok: bool
 ) -> None:
-    answer = Received(200, streamed=False, calls=(call,) if call else ())
+    answer = Received(200, streamed=False, calls=[call] if call else [])
     assert checks.schema_check(answer, cases.TOOLS, name=name).ok is ok
 
 

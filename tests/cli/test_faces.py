@@ -9,7 +9,7 @@ import pytest
 
 from tests.apis.fed import Fed, MessagesFace, ResponsesFace
 from toolcall_middleware.cli import main
-from toolcall_middleware.cli.faces.answers import FaceAnswer, api_of, read_answer
+from toolcall_middleware.cli.faces.answers import Received, api_of, read_answer
 from toolcall_middleware.cli.faces.questions import request_body
 
 TOOL: dict[str, Any] = {
@@ -72,7 +72,7 @@ def whole(api: str) -> bytes:
     return asked(api).whole(200, {}, json.dumps({**head, "choices": [choice], "usage": USAGE}).encode()).body
 
 
-def same(answer: FaceAnswer) -> tuple[Any, ...]:
+def same(answer: Received) -> tuple[Any, ...]:
     calls = [(one.name, one.arguments.replace(" ", "")) for one in answer.calls]
     return answer.text, answer.reasoning, calls, answer.finish_reason, answer.usage, answer.error
 
@@ -103,6 +103,29 @@ def test_an_event_that_is_missing_or_comes_twice_is_a_fault(api: str) -> None:
             # What says nothing may come as often as it likes.
             empty = kind == "ping" or any(mark in event for mark in EMPTY)
             assert empty or read.faults or same(read) != same(read_answer(api, streamed(api))), event
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(
+    ("old", "new", "area"),
+    [
+        (b'"output_tokens":', b'"tokens_of_output":', "usage"),
+        (b'"call_id":"call_1"', b'"call_id":"call_0"', "calls"),
+        (b'"stop_reason":"tool_use"', b'"stop_reason":"end_turn"', "ending"),
+        (b'"status":"completed","', b'"status":"done","', "ending"),
+        (b"event: ", b"event: my_", "form"),
+    ],
+)
+def test_a_fault_is_filed_under_what_it_spoils(api: str, old: bytes, new: bytes, area: str) -> None:
+    data = streamed(api)
+    if old in data:
+        assert area in {fault.area for fault in read_answer(api, data.replace(old, new)).faults}
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_stream_that_ends_inside_an_event_is_at_fault(api: str) -> None:
+    first, *_ = read_answer(api, streamed(api)[:-1]).faults
+    assert first.text == "the stream ends inside an event"
 
 
 @pytest.mark.parametrize("api", APIS)

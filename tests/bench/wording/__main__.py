@@ -19,7 +19,7 @@ import httpx
 
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli.demo import local
-from toolcall_middleware.cli.demo.received import Received, read
+from toolcall_middleware.cli.faces.answers import Received, read_answer
 from toolcall_middleware.formats import registry
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.model import Tool
@@ -140,7 +140,13 @@ async def run(url: str, wording: Wording | None, sets: Sequence[QuestionSet], gi
             for question, choice in asked:
                 reworded.question, reworded.required = question.text, choice == "required"
                 response = await client.post("/chat/completions", json=_body(group, question, choice))
-                answer = read(response.status_code, response.headers["content-type"], response.content, streamed=False)
+                answer = read_answer(
+                    "chat",
+                    response.content,
+                    status=response.status_code,
+                    streamed=False,
+                    content_type=response.headers["content-type"],
+                )
                 verdict = judge(question, answer)
                 _count(score, question, answer, verdict, is_asked=choice == given.choice)
                 if given.log is not None:

@@ -67,9 +67,10 @@ def read_answer(status: int, body: bytes, api: str = "chat") -> Answer:
     return _of_chat(ChatAnswer.of(body))
 
 
-def _of_face(read: faces.FaceAnswer) -> Answer:
+def _of_face(read: faces.Received) -> Answer:
     calls = tuple(ToolCall(call.name, call.arguments or "{}") for call in read.calls)
-    return Answer(200, read.text, read.reasoning, calls, read.finish_reason, read.usage, read.error, tuple(read.faults))
+    faults = tuple(fault.text for fault in read.faults)
+    return Answer(200, read.text, read.reasoning, calls, read.finish_reason, read.usage, read.error, faults)
 
 
 def _of_chat(read: ChatAnswer) -> Answer:

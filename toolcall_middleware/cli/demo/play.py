@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
+from ..faces.answers import Received
 from .checks import Check, show_call
-from .received import Received
 from .show import Screen, merged, received_lines
 
 Rows = list[tuple[str, str]]

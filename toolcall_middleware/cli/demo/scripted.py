@@ -16,9 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...hosts.middleware.asgi import ToolCallMiddleware
 from ...settings import Settings
+from ..faces.answers import Received, read_answer, told
 from ..faces.questions import HEADERS, PATHS, request_body
 from .checks import Check, agreement_check, calls_check, content_check, finish_check, form_checks
-from .received import Received, read, read_face, told
 
 _SECONDS = 10
 """An exchange with a model that waits for nothing takes milliseconds; a longer one hangs."""
@@ -127,9 +127,7 @@ class Reply:
     def read(self, *, streamed: bool, api: str = "chat") -> Received:
         """What the client got."""
         raw = b"".join(self.parts)
-        if api == "chat":
-            return read(self.status, self.content_type, raw, streamed=streamed)
-        return read_face(api, self.status, raw, streamed=streamed)
+        return read_answer(api, raw, status=self.status, streamed=streamed, content_type=self.content_type)
 
     def stamp_of(self, marker: bytes) -> int | None:
         """How far the model had written when `marker` had arrived."""

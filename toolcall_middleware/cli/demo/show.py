@@ -11,8 +11,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from ..command import has_colours
+from ..faces.answers import Received
 from .checks import Check, quote, usage_of
-from .received import Received
 
 _MOST_LINES = 22
 _MOST_ROWS = 4  # of one thing on the page
@@ -60,8 +60,7 @@ def wrote_lines(wrote: str) -> list[str]:
 def received_lines(answer: Received) -> list[str]:
     """What the client got, field by field."""
     if answer.status != 200 or answer.error is not None:
-        error = answer.error or {}
-        return [f"status   {answer.status}", f"error    {visible(str(error.get('message')))}"]
+        return [f"status   {answer.status}", f"error    {visible(str(answer.error))}"]
     lines = [f"content  {visible(quote(answer.content))}"]
     for index, call in enumerate(answer.calls):
         lines += [f"call {index}   {visible(call.name)}   {visible(call.id)}", f"         {visible(call.arguments)}"]

@@ -25,7 +25,7 @@ from ...text_spans import TextSpans
 from ...wire import openai
 from ...wire.chat_answer import ChatAnswer
 from ..command import UsageError, read_file, template_of
-from ..faces.answers import FaceAnswer, api_of, is_stream, read_answer
+from ..faces.answers import Received, api_of, is_stream, read_answer
 from ..faces.bodies import face_of
 from .trace import safe, show_trace
 
@@ -102,7 +102,7 @@ def capture(data: bytes) -> dict[int, Captured]:
     return found or {0: Captured(error=error or _EMPTY)}
 
 
-def _from_face(answer: FaceAnswer) -> Captured:
+def _from_face(answer: Received) -> Captured:
     """An answer of Messages or Responses."""
     calls = [
         {"index": index, "id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
