@@ -166,6 +166,18 @@ def test_calls_are_counted_for_the_rate(start: Start) -> None:
     assert len(upstream.bodies) == 1
 
 
+@pytest.mark.parametrize("streams", [True, False])
+def test_tokens_are_charged_as_the_upstream_counts_them(start: Start, streams: bool) -> None:
+    """And the answer keeps its bytes."""
+    told = events({"type": "text", "text": "Ok"})
+    upstream = Upstream(spelled(message(CALL)), stream=told)
+    _, url = start(upstream, token_limit="100000/minute")
+    first, second = ask(url, body(stream=streams)), ask(url, body(stream=streams))
+    assert first.content == (b"".join(told) if streams else spelled(message(CALL)))
+    left = [int(answer.headers["x-ratelimit-remaining-tokens"]) for answer in (first, second)]
+    assert left[0] - left[1] == 3 + 5 + 7
+
+
 def test_a_call_that_is_too_long_ends_the_stream(start: Start) -> None:
     told = events({"type": "text", "text": "Ok"}, {**CALL, "input": {"path": "x" * 4000}}, pieces=40)
     _, url = start(Upstream(stream=told), max_arguments_bytes="500")
