@@ -167,6 +167,15 @@ def test_faults_are_repaired(deltas: list[list[dict[str, Any]]], expected: Any) 
     assert calls(*deltas) == expected
 
 
+@pytest.mark.parametrize("key", ["{", "{{", '{"', ":", "{:"])
+def test_a_key_that_reads_like_a_beginning_is_no_repetition(key: str) -> None:
+    written = json.dumps({key: 1})
+    for at in range(1, len(written)):
+        opened = [delta("", "f", index=0, id="a")]
+        pieces = [[delta(piece, index=0)] for piece in (written[:at], written[at:])]
+        assert calls(opened, *pieces) == [("f", "a", {key: 1})], at
+
+
 def test_a_cut_call_stays_open() -> None:
     got = events([delta('{"x": "a', "f", index=0, id="a")], cut=True)
     assert got[-1] == CallEnd(complete=False, repaired=False, raw='{"name":"f","arguments":"{\\"x\\": \\"a"}')

@@ -22,7 +22,7 @@ _OWN_FIELDS = frozenset({"index", "id", "type", "function", "custom", "name", "a
 _MAX_FENCE = 32  # characters of a fence's first line
 _MIN_REPEATED = 8  # characters of arguments that are too many to be repeated by chance
 _MAX_COMPARED = 4096  # characters of arguments that are looked at for a repetition
-_OPENINGS = frozenset({"{", '{"'})  # no object begins with either twice
+_OPENINGS = frozenset({"{", '{"'})  # no object begins with either twice, but where a key is a brace
 _NAMESPACE = "functions."
 
 
@@ -236,7 +236,8 @@ class NativeCalls:
             call.empty, call.sofar, call.written = False, "", []
         sofar = call.sofar
         if call.cumulative or len(sofar) >= _MIN_REPEATED or sofar in _OPENINGS or _is_unique(sofar):
-            if sofar and text.startswith(sofar) and not (sofar.rstrip().endswith(":") and not call.cumulative):
+            goes_on = not call.cumulative and (sofar.rstrip().endswith(":") or _closes_a_key(sofar, text))
+            if sofar and text.startswith(sofar) and not goes_on:
                 text = text[len(sofar) :]  # all arguments so far again, with what is new
                 call.cumulative = True
         if len(sofar) < _MAX_COMPARED:
@@ -416,6 +417,11 @@ def _begins(pieces: list[str], text: str) -> bool:
             return False
         at += len(piece)
     return at >= len(text)
+
+
+def _closes_a_key(sofar: str, text: str) -> bool:
+    """Whether `text` after `{"` is the rest of a key that is a brace: `{": 1`."""
+    return sofar == '{"' and text[2:].lstrip().startswith(":")
 
 
 def _is_unique(sofar: str) -> bool:
