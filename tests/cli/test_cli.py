@@ -13,7 +13,6 @@ import pytest
 
 import toolcall_middleware
 from toolcall_middleware.cli import dispatch as cli
-from toolcall_middleware.installed import install_command
 
 PATIENCE = 20.0
 UPSTREAM = ("--upstream", "http://127.0.0.1:9/v1")
@@ -68,19 +67,10 @@ def test_a_slip_is_told_with_what_was_meant(line: str, says: str, capsys: pytest
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_completion_knows_every_command_and_option(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("shtab")
     assert cli.main(["completion", shell]) == 0
     written = capsys.readouterr().out
     for word in (*cli.commands(), "--upstream", "--key-env"):
         assert word in written
-
-
-def test_completion_without_its_package_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    assert cli.main(["completion", "bash"]) == 2
-    assert f"shtab: {install_command('completion')}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["template", "."], ["--version"], ["config", "--json"]])

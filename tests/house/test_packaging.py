@@ -113,7 +113,7 @@ def test_the_middleware_costs_no_import_that_only_the_proxy_or_the_command_line_
 
 def test_each_import_of_the_package_is_a_declared_dependency() -> None:
     entries = list(PROJECT["dependencies"])
-    for extra in ("completion", "hf", "limits", "local", "metrics", "otel", "redis", "tiktoken"):
+    for extra in ("hf", "limits", "local", "metrics", "otel", "redis", "tiktoken"):
         entries += PROJECT["optional-dependencies"][extra]
     declared = {re.split(r"[<>=\[ ]", entry)[0].replace("-", "_") for entry in entries}
     imported: dict[str, Path] = {}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..installed import install_command
-from .command import Command, UsageError
+from .command import Command
 
 _SHELLS = ("bash", "zsh")
 
@@ -15,10 +14,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    try:
-        import shtab
-    except ImportError:
-        raise UsageError(f"completion needs the package shtab: {install_command('completion')}") from None
+    import shtab
+
     from .dispatch import build_parser
 
     print(shtab.complete(build_parser(), shell=args.shell))
@@ -30,7 +27,7 @@ COMMAND = Command(
     help="print what makes your shell complete commands and options",
     configure=_configure,
     run=_run,
-    description="Prints a completion script for your shell. Needs the extra `completion` (the package shtab).",
+    description="Prints a completion script for your shell.",
     examples=(
         "toolcall-middleware completion bash > ~/.local/share/bash-completion/completions/toolcall-middleware",
         "toolcall-middleware completion zsh > ~/.zfunc/_toolcall-middleware",
