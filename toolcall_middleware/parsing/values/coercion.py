@@ -31,7 +31,7 @@ _MAX_KEY = 1024  # characters
 
 def needs_coercion(parameters: Mapping[str, Any]) -> bool:
     """Whether any parameter of the tool is such that a string could be another value's."""
-    places = expanded(parameters, Scope.of(parameters), 0)
+    places = expanded(parameters, Scope.of(parameters))
     if places is None:
         return False
     for schema, scope in places:
@@ -46,7 +46,7 @@ def needs_coercion(parameters: Mapping[str, Any]) -> bool:
 
 def _says_more(schema: Any, scope: Scope) -> bool:
     """Whether something is declared of what is inside of a value, or which values there are."""
-    options = expanded(schema, scope, 0) or ()
+    options = expanded(schema, scope) or ()
     return any(isinstance(option, Mapping) and not _SAYS_MORE.isdisjoint(option) for option, _ in options)
 
 

@@ -27,6 +27,7 @@ _MAX_NUMBER = 1024  # characters
 _MAX_ENCODED = 4  # strings in strings
 _MAX_OPTIONS = 64
 _MAX_REFERENCES = 8
+_MAX_READ = 256  # schemas behind one: alternatives of alternatives are as many as one likes
 _ELSEWHERE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "patternProperties"})  # may say more of a key
 _MAX_LOOKUPS = 4096  # for one call
 _MAX_KNOWN = 256  # look-ups of one call that are remembered
@@ -48,7 +49,7 @@ def inner_place(place: Place, key: str | None) -> Place:
     """What may be the value of `key` in an object, or an item of an array (None)."""
     found: list[tuple[Any, Scope]] = []
     for schema, scope in place or ():
-        options = expanded(schema, scope, 0)
+        options = expanded(schema, scope)
         if options is None:
             return None
         for option, at in options:
@@ -100,37 +101,41 @@ def _property(schema: Any, key: str) -> Any:
     return value if isinstance(value, Mapping) else None
 
 
-def expanded(schema: Any, scope: Scope, depth: int) -> Place:
-    """The schemas behind references and alternatives; None where that is not plain."""
-    if not isinstance(schema, Mapping) or depth > _MAX_REFERENCES:
-        return None
-    scope = scope.enter(schema)
-    if "properties" in schema or "items" in schema:
-        return ((schema, scope),)  # what else it says can only admit less
-    if "$ref" in schema:
-        target = scope.find(schema["$ref"])
-        return None if target is None else expanded(target.schema, target.scope, depth + 1)
-    for keyword in ("anyOf", "oneOf"):
-        options = schema.get(keyword)
-        if isinstance(options, list):
-            found: list[tuple[Any, Scope]] = []
-            for option in options[:_MAX_OPTIONS]:
-                places = expanded(option, scope, depth + 1)
-                if places is None or len(found) > _MAX_OPTIONS:
-                    return None
-                found += places
-            return tuple(found)
-    options = schema.get("allOf")
-    if isinstance(options, list):
-        return expanded(options[0], scope, depth + 1) if len(options) == 1 else None
-    return ((schema, scope),)
+def expanded(schema: Any, scope: Scope) -> Place:
+    """The schemas behind references and alternatives; None where that is not plain, or takes too long to find out."""
+    found: list[tuple[Any, Scope]] = []
+    waiting, read = [(schema, scope, 0)], 0
+    while waiting:
+        part, at, depth = waiting.pop()
+        read += 1
+        if not isinstance(part, Mapping) or depth > _MAX_REFERENCES or read > _MAX_READ or len(found) > _MAX_OPTIONS:
+            return None
+        at = at.enter(part)
+        options = next((part[word] for word in ("anyOf", "oneOf") if isinstance(part.get(word), list)), None)
+        whole = part.get("allOf")
+        if "properties" in part or "items" in part:
+            found.append((part, at))  # what else it says can only admit less
+        elif "$ref" in part:
+            target = at.find(part["$ref"])
+            if target is None:
+                return None
+            waiting.append((target.schema, target.scope, depth + 1))
+        elif options is not None:
+            waiting += [(option, at, depth + 1) for option in reversed(options[:_MAX_OPTIONS])]
+        elif not isinstance(whole, list):
+            found.append((part, at))
+        elif len(whole) == 1:
+            waiting.append((whole[0], at, depth + 1))
+        else:
+            return None
+    return tuple(found)
 
 
 def choices_at(place: Place) -> list[Any] | None:
     """The values of `enum` and `const`, where each schema that admits a string has them; else None."""
     found: list[Any] = []
     for schema, scope in place or ():
-        options = expanded(schema, scope, 0)
+        options = expanded(schema, scope)
         if options is None:
             return None
         for option, at in options:
@@ -148,7 +153,7 @@ def choices_at(place: Place) -> list[Any] | None:
 def _admits_fractions(place: Place) -> bool:
     """Whether a number that is no integer may stand there."""
     for schema, scope in place or ():
-        options = expanded(schema, scope, 0)
+        options = expanded(schema, scope)
         if options is None or any(_says_number(option) for option, _ in options):
             return True
     return False
