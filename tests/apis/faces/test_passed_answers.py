@@ -11,6 +11,8 @@ import httpx
 import pytest
 
 from tests.apis.faces.messages_upstream import CALL, READ, THOUGHT, Start, Upstream, ask, body, events, message, spelled
+from toolcall_middleware.answer.operations import Content, Finished, Opened
+from toolcall_middleware.apis.messages.client.face import MessagesFace
 
 TEXT: dict[str, Any] = {"type": "text", "text": "Let me look it up."}
 TAIL: dict[str, Any] = {"type": "text", "text": "That was all."}
@@ -179,6 +181,47 @@ def test_a_refused_call_of_a_whole_answer_is_text_where_it_was(
     answer = ask(url, body()).json()
     assert answer["content"] == expected
     assert answer["stop_reason"] == ("tool_use" if SECOND in expected else "end_turn")
+
+
+def test_text_after_half_a_thought_is_sent_where_the_exchange_ends_the_answer() -> None:
+    face = MessagesFace(native=True)
+    face.request(body(stream=True), {})
+    passage, writer = face.passage, face.writer
+    assert passage is not None
+    assert writer is not None
+    passage.used = True
+    for raw in events(TEXT, THOUGHT)[:7]:
+        passage.note(raw, json.loads(raw.splitlines()[1][6:]))
+    for step in (Opened(), Content("Other words."), Finished("stop")):
+        writer.take(step)
+        if isinstance(step, Content):
+            half = writer.leaving()
+            writer.take(Content(" And more."))
+    writer.end(None, {})
+    got, _ = blocks_of(httpx.Response(200, content=half + writer.leaving()))
+    assert [block["type"] for block in got] == ["text", "thinking", "text"]
+    assert "".join(block.get("text", "") for block in got) == "Other words. And more."
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"type": []},
+        {"type": "content_block_start", "index": [0], "content_block": {"type": "text", "text": 5}},
+        {"type": "content_block_start", "index": {}, "content_block": []},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": [1], "input": 7}},
+        {"type": "content_block_delta", "index": [], "delta": 5},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": None}},
+        {"type": "content_block_stop", "index": "0"},
+    ],
+)
+def test_strange_events_do_not_end_the_answer(start: Start, strange: dict[str, Any]) -> None:
+    told = events(TEXT, CALL)
+    odd = b"data: %b\n\n" % json.dumps(strange).encode()
+    _, url = start(Upstream(stream=[b"".join([*told[:2], odd, *told[2:]])]))
+    got = ask(url, body(stream=True)).content
+    assert got.endswith(told[-1])
+    assert b"".join(told[-4:-2]) in got or b'"name":"Read"' in got
 
 
 # -- settings of answers --------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ class _Event(msgspec.Struct):
 
     raw: bytes
     value: Mapping[str, Any]
+    kind: str
     block: _Block | None = None
     piece: str | None = None
 
@@ -57,7 +58,7 @@ class _Event(msgspec.Struct):
         """Its bytes, with another index where the client counts the block differently."""
         if self.value.get("index") == at:
             return self.raw
-        return event(str(self.value["type"]), {**self.value, "index": at})
+        return event(self.kind, {**self.value, "index": at})
 
 
 class _Events:
@@ -67,15 +68,16 @@ class _Events:
         self.waiting: deque[_Event] = deque()
         self.calls: set[str] = set()
         self._passage = passage
-        self._blocks: dict[Any, _Block] = {}  # by the upstream's index
+        self._blocks: dict[int | None, _Block] = {}  # by the upstream's index
 
     def read(self) -> None:
         """Read the events that have come since."""
         tape = self._passage.tape
         while tape:
             item = tape.popleft()
-            made, index = _Event(item.raw, item.value), item.value.get("index")
-            kind = item.value.get("type")
+            kind, index = str(item.value.get("type")), item.value.get("index")
+            index = index if isinstance(index, int) else None
+            made = _Event(item.raw, item.value, kind)
             if kind == "content_block_start":
                 content = item.value.get("content_block")
                 content = content if isinstance(content, dict) else {}
@@ -104,7 +106,7 @@ class _Events:
     def done(self) -> None:
         """The first one is sent, or left out."""
         item = self.waiting.popleft()
-        if _is_call(item) and item.value.get("type") == "content_block_start":
+        if _is_call(item) and item.kind == "content_block_start":
             self.calls.discard(str(item.value["content_block"].get("id")))
 
 
@@ -196,7 +198,7 @@ class PassedWriter:
             while waiting and not self._changed and not _is_call(waiting[0]) and self._passes():
                 self._events.done()
             own = waiting[-1] if waiting else None
-            is_error = own is not None and own.value.get("type") == "error"
+            is_error = own is not None and own.kind == "error"
             self._out.append(own.raw if own is not None and is_error else self._errors.event(error))
             self._ended = True
 
@@ -238,7 +240,7 @@ class PassedWriter:
     def _passes(self) -> bool | None:
         """Send the next event as it came. None while the steps have not come to it, False if they say otherwise."""
         item = self._events.waiting[0]
-        block, kind = item.block, item.value.get("type")
+        block, kind = item.block, item.kind
         head = self._said[0] if self._said else None
         if kind in {"message_delta", "message_stop", "error"} and not self._reason:
             if not isinstance(head, Finished) or self._text.size:
@@ -276,7 +278,7 @@ class PassedWriter:
         if block.kind != "text":
             return not finished or block.ended or self._open is block
         piece = item.piece or ""
-        if not piece and item.value.get("type") == "content_block_start":
+        if not piece and item.kind == "content_block_start":
             if len(self._events.waiting) == 1:
                 return False if finished else None
             return self._has_text(self._events.waiting[1].piece or "")
@@ -296,7 +298,7 @@ class PassedWriter:
 
         Arguments that are refused in the middle of what one read brought are therefore not sent up to there.
         """
-        said, kind = self._said, item.value.get("type")
+        said, kind = self._said, item.kind
         needed: list[type] = [Run] if block.waits else []
         if kind == "content_block_start":
             needed.insert(0, CallOpened)
@@ -391,7 +393,7 @@ class PassedWriter:
     def _writes(self) -> bool:
         """Deal with the next event: text and calls are left out. False while an open call must be finished first."""
         item = self._events.waiting[0]
-        block, kind = item.block, item.value.get("type")
+        block, kind = item.block, item.kind
         if kind in {"message_delta", "message_stop", "error"}:
             if not self._reason:
                 return False
@@ -416,7 +418,9 @@ class PassedWriter:
         return True
 
     def _close(self) -> None:
-        """End the block that is open."""
+        """End the block that is open, after the steps that were taken."""
+        if self._open is not None and self._open.kind != "tool_use":
+            self._stop_open()
         self._say()
         self._plain.close_block()
         self._out.append(self._plain.leaving())
