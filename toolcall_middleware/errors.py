@@ -186,6 +186,9 @@ def shown(value: Any) -> str:
     return kind(value)
 
 
-def on_one_line(text: str) -> str:
-    """`text` for a line of the log, which what a client or a model wrote must neither end nor colour."""
-    return "".join([char if char.isprintable() else ascii(char)[1:-1] for char in text])
+def on_one_line(text: str, keep: str = "") -> str:
+    """`text` with control and invisible characters written out, except those in `keep`.
+
+    A client or a model may write codes that end a line of the log, move a terminal's cursor, or colour or hide text.
+    """
+    return "".join([char if char.isprintable() or char in keep else ascii(char)[1:-1] for char in text])

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..errors import on_one_line
 from ..settings import COMMAND_LINE, ENV_PREFIX, OPTIONS, Settings, whole_path
 
 PROG = "toolcall-middleware"
@@ -156,6 +157,16 @@ def refuse_whole_path(url: str | None, source: str) -> None:
     fault = whole_path(url)
     if fault is not None:
         raise UsageError(f"{source}: {fault}")
+
+
+def safe(text: str) -> str:
+    """`text` of a model or a backend for a terminal. Line ends and tabs stay."""
+    return on_one_line(text, keep="\n\t")
+
+
+def many(number: int, what: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def has_colours() -> bool:

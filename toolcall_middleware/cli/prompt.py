@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ToolCallError
 from ..settings import Settings
 from ..wire.json_input import decode, read_fields, without_lone_surrogates
-from .command import Command, UsageError, add_settings, add_style, given_settings, read_file
+from .command import Command, UsageError, add_settings, add_style, given_settings, read_file, safe
 
 if TYPE_CHECKING:
     from ..upstream.completions.pending import PendingPrompt
@@ -63,7 +63,6 @@ def _run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(json.loads(asked), indent=2, ensure_ascii=False))
         return 0
-    from .replay.trace import safe
 
     facts = exchange.facts
     for what, value, why in facts.decisions if facts is not None else ():
@@ -75,8 +74,6 @@ def _run(args: argparse.Namespace) -> int:
 
 def _raw(asked: bytes, prompt: PendingPrompt, *, as_json: bool) -> int:
     """A prompt that the model's own template writes."""
-    from .replay.trace import safe
-
     try:
         prompt.write()
     except ToolCallError as error:

@@ -8,7 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from ..model import Tool, ToolCall
-from .command import WIDTH, Command, template_of
+from .command import WIDTH, Command, safe, template_of
 
 if TYPE_CHECKING:
     from ..formats.template.derive import Derived
@@ -66,7 +66,6 @@ def _as_json(source: str, derived: Derived) -> dict[str, Any]:
 
 
 def _show(derived: Derived, *, prompt: bool) -> None:
-    from .replay.trace import safe
 
     family = derived.family
     if family is None:

@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 
+from ...errors import on_one_line
 from .findings import Report, Score
 from .trials import written_by
 
@@ -22,8 +23,7 @@ _SECTIONS = {
 
 def shown(text: str) -> str:
     """Text of a backend as one line that no terminal obeys."""
-    line = " ".join(text.split())
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in line)
+    return on_one_line(" ".join(text.split()))
 
 
 _COLOURS = {"yes": "32", "partly": "33", "no": "31"}

@@ -10,6 +10,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
+from ..command import many
 from ..faces.answers import Received, ReceivedCall
 
 
@@ -35,7 +36,7 @@ def form_checks(answer: Received) -> list[Check]:
     found = {area: [fault.text for fault in answer.faults if fault.area == area] for area in _AREAS}
     good = {
         "form": f"{answer.events} events, in their order" if answer.streamed else "a whole answer",
-        "calls": ", ".join(f"{call.id[:9]}… in {_count(call.pieces, 'piece')}" for call in answer.calls),
+        "calls": ", ".join(f"{call.id[:9]}… in {many(call.pieces, 'piece')}" for call in answer.calls),
         "ending": f"finish_reason {answer.finish_reason}",
         "usage": usage_of(answer),
     }
@@ -59,7 +60,7 @@ def calls_check(answer: Received, expected: Sequence[tuple[str, Any]]) -> Check:
     received = [(call.name, decoded(call)) for call in answer.calls]
     got, wanted = _shown(received), _shown(expected)
     ok = received == list(expected)
-    what = f"{_count(len(expected), 'call') if expected else 'no call'}, as the model meant it"
+    what = f"{many(len(expected), 'call') if expected else 'no call'}, as the model meant it"
     return Check(ok=ok, what=what, why=got if ok else f"got {got}; expected {wanted}", mode=mode_of(answer))
 
 
@@ -144,10 +145,6 @@ def quote(text: str | None) -> str:
 
 def _shown(calls: Sequence[tuple[str, Any]]) -> str:
     return " · ".join(show_call(name, arguments) for name, arguments in calls) or "none"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _cut(text: str, limit: int) -> str:

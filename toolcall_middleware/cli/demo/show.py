@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from ...errors import on_one_line
 from ..command import has_colours
 from ..faces.answers import Received
 from .checks import Check, quote, usage_of
@@ -45,9 +46,7 @@ def _line(what: str, checks: Sequence[Check]) -> str:
 
 def visible(text: str) -> str:
     """Text with every character that a terminal would obey, other than the newline, written out."""
-    return "".join(
-        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode("ascii") for char in text
-    )
+    return on_one_line(text, keep="\n")
 
 
 def wrote_lines(wrote: str) -> list[str]:

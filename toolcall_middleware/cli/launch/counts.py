@@ -6,6 +6,8 @@ from collections import Counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..command import many
+
 
 class Counts:
     """An ASGI app before the proxy. `failed`: requests that were answered with an error, by status."""
@@ -35,18 +37,14 @@ class Counts:
 
     def lines(self, calls: Counter[str] | None, outcomes: Counter[str]) -> list[str]:
         """What happened, for a person. calls: by name; None: unread. outcomes: of the calls that are not clean."""
-        lines = [_many(self.requests, "request")]
+        lines = [many(self.requests, "request")]
         if calls is not None:
-            lines[0] += f", {_many(calls.total(), 'tool call')}{_listed(calls)}"
+            lines[0] += f", {many(calls.total(), 'tool call')}{_listed(calls)}"
         if outcomes:
             lines.append(f"not clean{_listed(outcomes)}")
         if self.failed:
-            lines.append(f"{_many(self.failed.total(), 'error')}{_listed(self.failed)}")
+            lines.append(f"{many(self.failed.total(), 'error')}{_listed(self.failed)}")
         return lines
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _listed(counts: Counter[str] | Counter[int]) -> str:

@@ -19,7 +19,7 @@ from ...settings import ENV_PREFIX, OPTIONS, Settings
 from ...settings.settings import meant
 from .._probe import Backend, describe, look
 from .._serving import serving
-from ..command import PROG, UsageError, given_settings, to_environment, upstream_of
+from ..command import PROG, UsageError, given_settings, many, to_environment, upstream_of
 from . import terminal
 from .agents import AGENTS, Agent, Place, Setup, variables
 from .counts import Counts
@@ -67,9 +67,8 @@ def run(args: argparse.Namespace) -> int:
     for line in (*counts.lines(calls, notes.outcomes), *notes.lines):
         _say(line)
     if counts.answers and calls is not None and not calls:
-        answers = f"{counts.answers} answer{'' if counts.answers == 1 else 's'}"
         asked = f"{PROG} check --upstream {upstream_of(settings) or settings.upstream_api} --model {model}"
-        _say(f"{model} called no tool in {answers}. To see what it can do: {asked}")
+        _say(f"{model} called no tool in {many(counts.answers, 'answer')}. To see what it can do: {asked}")
     return code
 
 

@@ -24,10 +24,10 @@ from ...settings import Settings
 from ...text_spans import TextSpans
 from ...wire import openai
 from ...wire.chat_answer import ChatAnswer
-from ..command import UsageError, read_file, template_of
+from ..command import UsageError, read_file, safe, template_of
 from ..faces.answers import Received, api_of, is_stream, read_answer
 from ..faces.bodies import face_of
-from .trace import safe, show_trace
+from .trace import show_trace
 
 _SHOWN = 60
 _EMPTY = "there is no answer in it"

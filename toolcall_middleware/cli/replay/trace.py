@@ -9,7 +9,7 @@ from typing import Any
 from ...explain import case_of, explain
 from ...observe.traces import Trace, TraceError, read_trace
 from ...upstream.prompt_format import LEAST_TOKENS
-from ..command import UsageError
+from ..command import UsageError, safe
 
 _SHOWN = 72
 _KINDS = {
@@ -19,11 +19,6 @@ _KINDS = {
     "call": "became a call",
     "dropped": "left as nothing",
 }
-
-
-def safe(text: str) -> str:
-    """`text` without what a terminal would obey: a model may write codes that move the cursor, colour, or hide text."""
-    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
 
 
 def show_trace(data: bytes, *, as_json: bool, case: str | None, template: str | None) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 
+from ...command import many
 from ..table import shown
 from .document import Calls, Document
 
@@ -32,7 +33,7 @@ def page(documents: Sequence[Document]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         f'<meta name="generator" content="{GENERATOR}">',
-        f"<title>Tool calls: {_many(len(documents), 'check')}</title>\n<style>\n{style}</style>\n</head>\n<body>",
+        f"<title>Tool calls: {many(len(documents), 'check')}</title>\n<style>\n{style}</style>\n</head>\n<body>",
         "<h1>Tool calls by model, backend, mode and format</h1>",
         _LEGEND,
     ]
@@ -60,9 +61,9 @@ def _counts(calls: Calls) -> list[str]:
 
 
 def _section(number: int, one: Document) -> str:
-    asked = f"{_many(one.questions.asked, 'prompt')} ({one.questions.source})"
+    asked = f"{many(one.questions.asked, 'prompt')} ({one.questions.source})"
     facts = [one.date, f"version {one.version}", f"API {one.api}", asked]
-    facts += [_many(one.requests, "request"), f"{one.tokens} tokens written", f"{one.seconds:g} s"]
+    facts += [many(one.requests, "request"), f"{one.tokens} tokens written", f"{one.seconds:g} s"]
     lines = [
         f'<section id="report-{number}">\n<h2>{_text(one.model)} on {_text(one.backend)}</h2>',
         f'<p class="dim">{_text(" · ".join(facts))}</p>',
@@ -139,7 +140,3 @@ def _text(text: str) -> str:
 
 def _seconds(value: float) -> str:
     return f"{value:.2f} s"
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
