@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.exchange.test_modes import HISTORIC, NativeBackend, answered, post
+from tests.exchange.test_modes import GOOD, HISTORIC, NativeBackend, answered, post
 from tests.helpers.stream_rules import Choice, check_error, check_stream, check_whole, same_answer
 from toolcall_middleware import ToolCallMiddleware
 
@@ -182,3 +182,21 @@ async def test_stream_and_whole_agree() -> None:
     app = ToolCallMiddleware(backend)
     whole, streamed = await post(app), await post(app, stream=True)
     same_answer(check_stream(streamed.content), check_whole(whole.content))
+
+
+@pytest.mark.parametrize("reasoning", ["ignore", "parse"])
+@pytest.mark.parametrize("finish", ["length", "stop", None])
+async def test_no_call_follows_one_that_is_cut(reasoning: str, finish: str | None) -> None:
+    half = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": '}}
+    backend = NativeBackend({"tool_calls": [half]}, {"reasoning": GOOD}, finish=finish)
+    response = await post(ToolCallMiddleware(backend, mode="native", reasoning=reasoning), stream=True)
+    assert response.text.count('"name":"f"') == 1, response.text
+    assert '"finish_reason":"length"' in response.text.replace(" ", "")
+
+
+@pytest.mark.parametrize("reasoning", ["ignore", "parse"])
+async def test_a_call_in_a_thought_follows_one_that_is_whole(reasoning: str) -> None:
+    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+    backend = NativeBackend({"tool_calls": [call]}, {"reasoning": GOOD}, finish="length")
+    response = await post(ToolCallMiddleware(backend, mode="native", reasoning=reasoning), stream=True)
+    assert response.text.count('"name":"f"') == 2

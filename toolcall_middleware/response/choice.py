@@ -299,9 +299,11 @@ class ChoiceAnswer:
             earlier, events = events[:begun], events[begun:]
             message.limited = cut
             own = [] if self.native is None else self._outer.take(self.native.finish(cut=cut), cut=cut)
+            is_whole = all(event.complete for event in own if type(event) is CallEnd)
             if self._reasoning is not None:
                 ops += self._take(self._reasoning.finish(cut=cut), Source.REASONING)
             if message.source is Source.NATIVE and message.call is not None:
+                message.limited = cut and not self._waiting
                 ops += self._take(own, Source.NATIVE)
                 own = []
             message.limited = False
@@ -312,7 +314,8 @@ class ChoiceAnswer:
                 ops += self._take(self._channel.finish(cut=cut), Source.CHANNEL)
             message.flush_stops(ops)
             ops += self._take(own, Source.NATIVE)
-            ops += self._end_in_thought(cut=cut)
+            if is_whole:
+                ops += self._end_in_thought(cut=cut)
             self.cut = reason in CUT
             # One that was refused for its name did come.
             came = message.calls > 0 or (self.native is not None and self.native.named)

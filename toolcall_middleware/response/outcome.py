@@ -27,8 +27,8 @@ _ESCAPE = 6
 """Characters of the longest escape of JSON, `\\u0041`."""
 _MAX_REFUSED = 128
 """Refused calls of one choice that are kept: they leave as text, and no other limit counts them."""
-_PIECES = 2048
-"""Pieces of a choice's text that are kept, the last ones: some 9,000 characters of a stream of tokens."""
+_PIECES = 1024
+"""Pieces of a choice's text that are kept, the last ones: some 4,500 characters of a stream of tokens."""
 LONGEST_PIECE = 512
 """Characters of a piece that is kept as it is; `SeenText.add` divides longer ones."""
 _MOST_TOLD = 4
