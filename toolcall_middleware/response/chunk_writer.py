@@ -168,7 +168,7 @@ class ChunkWriter:
         delta = {"content": ""} if choice.owes_content and not choice.answer.calls else {}
         last = {**fields, "delta": delta, "finish_reason": reason, **choice.answer.stop_reason}
         body = {name: value for name, value in self.top.items() if name != "usage"}
-        return openai.event(_encode({**body, "choices": [last], **choice.answer.extras}))
+        return openai.event(openai.encode({**body, "choices": [last], **choice.answer.extras}))
 
 
 class Opening:
