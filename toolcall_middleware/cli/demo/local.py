@@ -25,6 +25,7 @@ from ...hosts.http.client_library import httpx
 from ...hosts.middleware.asgi import ToolCallMiddleware
 from ...hosts.proxy.upstream.forwarder import Forwarder
 from ...settings import Settings
+from ...wire.chat_answer import ChatAnswer
 from .._serving import serving
 from ..faces.answers import Received, read_answer, told
 from .cases import CLOCK, WEATHER
@@ -112,11 +113,7 @@ class Tap:
 
     def text(self) -> str:
         """What the model wrote, as text."""
-        if not self.body.lstrip().startswith(b"data:"):
-            return str(json.loads(self.body)["choices"][0]["message"]["content"])
-        events = [line[5:] for line in self.body.split(b"\n") if line.startswith(b"data:") and b"[DONE]" not in line]
-        choices = [choice for event in events for choice in json.loads(event).get("choices", [])]
-        return "".join(choice["delta"].get("content") or "" for choice in choices)
+        return ChatAnswer.of(self.body).choice(0).text
 
 
 @dataclass(frozen=True, slots=True)
