@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.policies import policy as made_policy
@@ -325,6 +325,7 @@ def test_a_custom_tool_whose_input_is_cut_off_is_text() -> None:
 
 
 @settings(deadline=None)
+@example("[|SSS", [3], {"max_arguments_bytes": 2}, "stop")
 @given(
     st.text(alphabet="ab []|#()~fST", max_size=40),
     st.lists(st.integers(0, 40), max_size=6),

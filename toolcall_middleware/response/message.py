@@ -225,7 +225,9 @@ class Message:
         assert call is not None  # noqa: S101 - the parser's order of events
         call.room -= len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         if call.room < 0:
-            self.refuse_size(call.name)
+            # In pieces the first of them would have shown what the arguments are before they were too many.
+            if call.begun or call.parts is not None or self._begins_object(call, text):
+                self.refuse_size(call.name)
             return []
         if call.coercion is not None and not (text := call.coercion.feed(text)):
             return []
