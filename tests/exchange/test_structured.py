@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.helpers.fakes import TextBackend, write_calls
+from tests.helpers.fakes import Refusal, TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.answer_text import AnswerText
@@ -24,10 +24,15 @@ GOOD, BAD, CALL = '{"n": 3}', '{"n": "three"}', write_calls("json", ("f", {}))
 
 
 async def ask(
-    backend: TextBackend, *, stream: bool, wanted: Any = FORMAT, tools: Any = (TOOL,), **options: Any
+    backend: TextBackend | ToolCallMiddleware,
+    *,
+    stream: bool,
+    wanted: Any = FORMAT,
+    tools: Any = (TOOL,),
+    **options: Any,
 ) -> tuple[str, int, str]:
     """The text that the client gets, the number of its calls, and the header."""
-    app = ToolCallMiddleware(backend, **options)
+    app = backend if isinstance(backend, ToolCallMiddleware) else ToolCallMiddleware(backend, **options)
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": list(tools), "stream": stream,
             "response_format": wanted}  # fmt: skip
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://a/v1") as client:
@@ -149,3 +154,77 @@ def test_only_one_fence_around_all_of_it_is_taken_off(text: str) -> None:
     read = AnswerText(registry.plain().parser(None, ParserOptions()), limit=None)
     events = [*read.feed(text), *read.finish()]
     assert "".join(event.text for event in events if isinstance(event, Text)) == ("" if text == "```\n```" else text)
+
+
+# -- without tools: the field passes, and is asked for in words where the backend refuses it
+
+
+REFUSES = {"error": {"message": "Unknown field: response_format", "type": "invalid_request_error"}}
+
+
+def no_field(body: dict[str, Any]) -> Any:
+    return Refusal(400, REFUSES) if "response_format" in body else f"```json\n{GOOD}\n```"
+
+
+@both
+async def test_without_tools_the_field_passes_unread(stream: bool) -> None:
+    backend = TextBackend([f"```json\n{BAD}\n```"])
+    app = ToolCallMiddleware(backend)
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": stream, "response_format": FORMAT}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://a/v1") as client:
+        response = await client.post("/chat/completions", content=(raw := json.dumps(body).encode()))
+    assert "x-toolcall" not in response.headers
+    assert backend.seen[0].raw == raw
+    assert len(backend.seen) == 1
+    assert "`" in response.text  # the fence is the model's
+
+
+@both
+async def test_a_field_that_the_backend_refuses_by_name_is_asked_for_in_words(stream: bool) -> None:
+    backend = TextBackend(no_field)
+    app = ToolCallMiddleware(backend)
+    for asked in (2, 3):  # the second request knows
+        text, calls, header = await ask(app, stream=stream, tools=())
+        assert (text, calls) == (GOOD, 0)
+        assert header.startswith("mode=prompt")
+        assert len(backend.seen) == asked
+    assert "response_format" not in backend.bodies[-1]
+    assert "JSON" in json.dumps(backend.bodies[-1]["messages"])
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(400, "Invalid schema for response_format 'a': 'n' is no type"), (400, "No such model"), (429, "response_format")],
+)
+async def test_other_refusals_are_the_clients(status: int, message: str) -> None:
+    backend = TextBackend([Refusal(status, {"error": {"message": message}})])
+    app = ToolCallMiddleware(backend)
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "response_format": FORMAT}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://a/v1") as client:
+        response = await client.post("/chat/completions", json=body)
+    assert response.status_code == status
+    assert response.json()["error"]["message"] == message
+    assert len(backend.seen) == 1
+
+
+@pytest.mark.parametrize("options", [{"structured": "off"}, {"mode": "off"}])
+async def test_it_can_be_switched_off(options: dict[str, Any]) -> None:
+    backend = TextBackend(no_field)
+    app = ToolCallMiddleware(backend, **options)
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "response_format": FORMAT}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://a/v1") as client:
+        assert (await client.post("/chat/completions", json=body)).json() == REFUSES
+
+
+@both
+async def test_it_holds_on_responses(stream: bool) -> None:
+    backend = TextBackend(no_field)
+    app = ToolCallMiddleware(backend, faces="responses")
+    wanted = {"format": {"type": "json_schema", "name": "a", "schema": SCHEMA}}
+    body = {"model": "m", "input": "x", "text": wanted, "stream": stream}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://a/v1") as client:
+        response = await client.post("/responses", json=body)
+    assert response.status_code == 200
+    assert "3}" in response.text
+    assert "```" not in response.text
+    assert len(backend.seen) == 2

@@ -161,6 +161,17 @@ def is_chat(body: bytes) -> bool:
         return True
 
 
+def asks_for_json(body: bytes) -> bool:
+    """Whether a chat completion without tools has a `response_format` that asks for JSON."""
+    if b'"response_format"' not in body:
+        return False
+    try:
+        probe: _Fields = _PROBE.decode(body)
+    except DECODE_ERRORS:
+        return False
+    return _wants_json(probe) and not (_offered(probe.tools) or _offered(probe.functions))
+
+
 def unread_request(body: bytes, model: str) -> ChatRequest:
     """A request without tools of which only the answer is read: nothing of it is checked."""
     try:

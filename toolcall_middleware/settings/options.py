@@ -106,8 +106,9 @@ _ROWS = (
            "true`, `validate_arguments=retry`), or a text is not the JSON that `response_format` asks for."),
     Option("structured", "auto", choice("auto", "off", "prompt"), "prompt", FREE,
            "With tools in the prompt and a `response_format`: the final text is held to its end, taken out of a code "
-           "fence, checked against the schema, and asked for again (`retries`) where it does not fit. `prompt`: so "
-           "it is without tools, too, in place of the field. `off`: it is asked for in words alone."),
+           "fence, checked against the schema, and asked for again (`retries`) where it does not fit. Without tools "
+           "the field passes, and it is done so where the backend refuses the field by name; `prompt`: always. "
+           "`off`: it is asked for in words alone."),
     Option("tools_budget", None, readers.TOKENS, "prompt", FREE,
            "Tokens that tools may take in a prompt. Above it their schemas are compacted, then descriptions are "
            "shortened, then the last tools are shown by one line each, and the model gets a definition with "

@@ -1,4 +1,6 @@
-"""A request without tools that asks for usage: its body, sent on as it is, and its answer, to which usage is added."""
+"""A request without tools whose refusal may be mended: its body, sent on as it is, and its answer, to which usage is
+added where the request asks for it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _MAX_READ = 4096  # bytes of a refusal
 class UsageOnlyAnswer:
     """One such request, and the answer to it. A `Conversation`; see there for what is public.
 
-    defer: see `UsageTap`.
+    defer: see `UsageTap`. counts: whether usage is added to a stream.
     """
 
     offers_tools = False
@@ -35,7 +37,10 @@ class UsageOnlyAnswer:
     report: Sequence[FinishedCall] = ()
     error: ToolCallError | None = None
 
-    def __init__(self, body: bytes, settings: Settings, memory: BackendMemory, *, defer: bool) -> None:
+    def __init__(
+        self, body: bytes, settings: Settings, memory: BackendMemory, *, defer: bool, counts: bool = True
+    ) -> None:
+        self._counts = counts
         self._model = model_of(body)
         self._usage: UsageMeter = meter_for(settings, self._model, memory)
         self._body = body
@@ -88,7 +93,7 @@ class UsageOnlyAnswer:
         if self._unasked and status == 200:
             # Now it is sure that this was the fault, and no other that was told with the request's own words.
             self._memory.refuse(self._model, _ASKED)
-        return State.TAPPING if status == 200 and is_stream and plain else State.PASSING
+        return State.TAPPING if self._counts and status == 200 and is_stream and plain else State.PASSING
 
     def sniff(self, data: bytes) -> State:  # noqa: ARG002 - as a conversation
         """What a body is that begins with `data`: a whole one, for streams are told by their type here."""
