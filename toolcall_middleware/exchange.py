@@ -9,21 +9,20 @@
 
 The order of the phases is written here and nowhere else: which event may come in which state, and what it leads to, is
 `_TABLE`. What differs between the kinds of requests is a `Conversation` each, in upstream/: tool_answer.py for one with
-tools, guarded_answer.py for one without under a guard, usage_only.py for one that only asks for usage.
+tools, guarded_answer.py for one without under a guard, passing.py for one that only asks for usage.
 A host runs an exchange for each request (hosts/middleware/responder.py); a test can with plain bytes.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from .answer.writer import AnswerWriter
-from .errors import ToolCallError, shown
+from .errors import ToolCallError
 from .request.one_reading import one_reading
 from .request.overrides import without_overrides
-from .request.parse import ChatRequest, UsageOnly, asks_for_json, is_chat, read_request
+from .request.parse import ChatRequest, UsageOnly, is_chat, read_request
 from .request.policy import check_request
 from .request.repeated_calls import check_repeated_calls
 from .response.outcome import FinishedCall
@@ -57,11 +56,10 @@ from .upstream.actions import (
 from .upstream.backend_memory import BackendMemory
 from .upstream.conversation import Conversation, Facts
 from .upstream.guarded_answer import GuardedAnswer
+from .upstream.passing import JsonInWords, UsageOnlyAnswer
 from .upstream.tool_answer import ToolAnswer
 from .upstream.tool_results import result_warnings
 from .upstream.tool_support import proof_for
-from .upstream.usage_only import UsageOnlyAnswer
-from .usage.pending_count import model_of
 
 __all__ = [
     "Action", "Ask", "Body", "BrokenOff", "Count", "Counted", "Decode", "Event", "Exchange", "Fail", "Failed",
@@ -71,11 +69,15 @@ __all__ = [
 _NOTHING: Sequence[Action] = ()
 _FORWARD: Sequence[Action] = (Forward(),)
 _STREAMING = State.STREAMING
-_RESPONSE_FORMAT = "response_format"
-_JSON_FIELDS = (b"response_format", b"json_schema", b"json_object")
-_IN_WORDS = {"structured": "prompt"}
-_MAX_READ = 4096  # bytes of a refusal
-_log = logging.getLogger("toolcall_middleware")
+_ANSWERED = (State.WAITING, State.SNIFFING, State.COLLECTING, State.STREAMING)
+_IGNORED = [
+    (State.WAITING, BrokenOff),
+    (State.TAPPING, Failed),
+    (State.PASSING, Failed),
+    *((state, event) for state in (State.COUNTING, State.ENDED) for event in (BrokenOff, Failed)),
+    (State.ENDED, Body),
+]
+"""What comes too late, or changes nothing."""
 
 
 class Exchange:
@@ -100,9 +102,7 @@ class Exchange:
         self._kept: list[bytes] = []  # what was collected of the response at hand, or is held for a count
         self._size = 0
         self._reply: Reply | None = None  # the whole answer that is held for a count
-        self._status = 0  # of the response at hand
-        self._json_body: bytes | None = None  # the request, whose `response_format` the backend may refuse
-        self._json_refused = ""  # the model whose backend has refused it, until another answer shows that it was that
+        self._json = JsonInWords(memory)
         self._last = self._early = False  # what waits for a count is at the answer's end, or ends it before that
         self.state = State.NEW
 
@@ -172,19 +172,14 @@ class Exchange:
     # -- the request ---------------------------------------------------------------------------------------------
 
     def _on_request(self, event: Request) -> Sequence[Action]:
-        settings = self._settings
-        if settings.structured == "auto" and settings.mode != "off" and asks_for_json(event.body):
-            if self._memory.refuses(model_of(event.body), _RESPONSE_FORMAT):
-                self._settings = settings.layer(_IN_WORDS, "what the backend refuses")
-            else:
-                self._json_body = event.body
+        self._settings = self._json.begin(event.body, self._settings)
         chat = read_request(event.body, self._settings, always=self._always)
         if isinstance(chat, ChatRequest):
             talk = self._with_tools(chat)
         elif self.guarded and is_chat(event.body):
             body = one_reading(without_overrides(event.body))
             talk = GuardedAnswer(body, self._settings, self._memory, defer=self._defer)
-        elif isinstance(chat, UsageOnly) or self._json_body is not None:
+        elif isinstance(chat, UsageOnly) or self._json.waits:
             body, counts = without_overrides(event.body), isinstance(chat, UsageOnly)
             talk = UsageOnlyAnswer(body, self._settings, self._memory, defer=self._defer, counts=counts)
         else:
@@ -216,9 +211,7 @@ class Exchange:
         talk = self._conversation
         headers = {name.lower(): value.lower() for name, value in event.headers}
         self._kept, self._size, self._reply = [], 0, None
-        self._status = event.status
-        if self._json_refused and event.status == 200:
-            self._memory.refuse(self._json_refused, _RESPONSE_FORMAT)
+        self._json.answered(event.status)
         self.state = talk.begin(event.status, headers)
         if self.state in {State.PASSING, State.TAPPING}:
             self._begun = True
@@ -333,8 +326,10 @@ class Exchange:
     def _on_whole(self, _event: Body | BrokenOff) -> Sequence[Action]:
         talk = self._conversation
         kept, self._kept = b"".join(self._kept), []
-        if (actions := self._ask_in_words(kept)) is not None:
-            return actions
+        if (asked := self._json.instead(kept, self._settings, always=self._always)) is not None:
+            self._settings, chat = asked
+            self._talk = self._with_tools(chat)
+            return [StopUpstream(early=False), *self._ask_first()]
         reply = talk.whole(kept)
         if reply is None:
             return self._ask_again(early=False) or _NOTHING
@@ -343,26 +338,6 @@ class Exchange:
             return self._give(reply)
         self.state, self._reply = State.COUNTING, reply
         return [Count(pending)]
-
-    def _ask_in_words(self, refusal: bytes) -> Sequence[Action] | None:
-        """The backend refuses the client's `response_format` by name: the JSON is asked for in words, and checked."""
-        body, self._json_body = self._json_body, None
-        said = refusal[:_MAX_READ].lower()
-        if body is None or self._status not in {400, 422} or b"invalid schema" in said:
-            return None
-        if not any(name in said for name in _JSON_FIELDS):
-            return None
-        settings = self._settings.layer(_IN_WORDS, "what the backend refuses")
-        try:
-            chat = read_request(body, settings, always=self._always)
-        except ToolCallError:
-            return None  # it was not checked until now: the refusal is the answer
-        if not isinstance(chat, ChatRequest):
-            return None
-        _log.info("The backend of %s takes no response_format: it is asked in words.", shown(chat.model))
-        self._settings, self._json_refused = settings, chat.model
-        self._talk = self._with_tools(chat)
-        return [StopUpstream(early=False), *self._ask_first()]
 
     def _give(self, reply: Reply) -> Sequence[Action]:
         begun, self._begun, self.state = self._begun, True, State.ENDED  # begun: by an earlier response
@@ -422,34 +397,20 @@ class Exchange:
         (State.NEW, Request): _on_request,
         (State.LEARNING, Learned): _ask_first,
         (State.WAITING, Head): _on_head,
-        (State.WAITING, BrokenOff): _ignore,
-        (State.WAITING, Failed): _on_failed,
-        (State.WAITING, Undecodable): _on_failed,
         (State.SNIFFING, Body): _on_sniffing,
         (State.SNIFFING, BrokenOff): _whole_broken_off,
-        (State.SNIFFING, Failed): _on_failed,
-        (State.SNIFFING, Undecodable): _on_failed,
         (State.COLLECTING, Body): _on_collecting,
         (State.COLLECTING, BrokenOff): _whole_broken_off,
-        (State.COLLECTING, Failed): _on_failed,
-        (State.COLLECTING, Undecodable): _on_failed,
         (State.STREAMING, Body): _on_stream,
         (State.STREAMING, BrokenOff): _stream_broken_off,
-        (State.STREAMING, Failed): _on_failed,
-        (State.STREAMING, Undecodable): _on_failed,
         (State.TAPPING, Body): _on_tapping,
         (State.TAPPING, BrokenOff): _tapping_broken_off,
-        (State.TAPPING, Failed): _ignore,
         (State.PASSING, Body): _on_passing,
         (State.PASSING, BrokenOff): lambda _self, _event: [StopUpstream(early=False)],
-        (State.PASSING, Failed): _ignore,
         (State.COUNTING, Counted): _on_counted,
         (State.COUNTING, Body): _on_more_to_count,
-        (State.COUNTING, BrokenOff): _ignore,
-        (State.COUNTING, Failed): _ignore,
-        (State.ENDED, Body): _ignore,
-        (State.ENDED, BrokenOff): _ignore,
-        (State.ENDED, Failed): _ignore,
+        **dict.fromkeys([(state, event) for state in _ANSWERED for event in (Failed, Undecodable)], _on_failed),
+        **dict.fromkeys(_IGNORED, _ignore),
     }
     """What each event leads to in each state. What is not here is a fault of the host's, or of the app behind it."""
 

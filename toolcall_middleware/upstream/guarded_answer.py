@@ -17,8 +17,8 @@ from ..wire import openai
 from .actions import State
 from .backend_memory import BackendMemory
 from .conversation import Facts
+from .passing import UsageOnlyAnswer
 from .tool_answer import ToolAnswer
-from .usage_only import UsageOnlyAnswer
 
 # The text and the reasoning are emitted as they come, and nothing is asked again.
 _AS_IT_CAME = {"mode": "native", "reasoning_field": None, "validate_arguments": "off", "retries": 0}

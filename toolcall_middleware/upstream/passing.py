@@ -1,12 +1,16 @@
-"""A request without tools whose refusal may be mended: its body, sent on as it is, and its answer, to which usage is
-added where the request asks for it.
+"""Requests without tools that go on as they came, and what may be done about their answers.
+
+`UsageOnlyAnswer` adds usage that a client asks for and its backend does not give. `JsonInWords` asks in words for a
+`response_format` that the backend refuses.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
-from ..errors import ToolCallError
+from ..errors import ToolCallError, shown
+from ..request.parse import ChatRequest, asks_for_json, read_request
 from ..response.outcome import FinishedCall
 from ..response.whole import Reply
 from ..settings import Settings
@@ -21,6 +25,11 @@ from .conversation import Facts
 
 _ASKED = "stream_options"
 _MAX_READ = 4096  # bytes of a refusal
+_FIELD = "response_format"
+_NAMES = (b"response_format", b"json_schema", b"json_object")
+_IN_WORDS = {"structured": "prompt"}
+_SOURCE = "what the backend refuses"
+_log = logging.getLogger("toolcall_middleware")
 
 
 class UsageOnlyAnswer:
@@ -138,3 +147,51 @@ class UsageOnlyAnswer:
     def counted_in(self, reply: Reply) -> Reply:
         """A refusal has no usage."""
         return reply
+
+
+class JsonInWords:
+    """What becomes of the field in one exchange, with `structured=auto`.
+
+    `waits`: the request passes with the field, which the backend has not answered yet.
+    """
+
+    def __init__(self, memory: BackendMemory) -> None:
+        self.waits = False
+        self._memory = memory
+        self._body = b""
+        self._status = 0
+        self._refused = ""  # the model whose backend has refused the field, until another answer shows that it was that
+
+    def begin(self, body: bytes, settings: Settings) -> Settings:
+        """A request comes. Return the settings that it is read with."""
+        if settings.structured != "auto" or settings.mode == "off" or not asks_for_json(body):
+            return settings
+        if self._memory.refuses(model_of(body), _FIELD):
+            return settings.layer(_IN_WORDS, _SOURCE)
+        self.waits, self._body = True, body
+        return settings
+
+    def answered(self, status: int) -> None:
+        """The head of an answer has come."""
+        self._status = status
+        if self._refused and status == 200:
+            self._memory.refuse(self._refused, _FIELD)
+
+    def instead(self, refusal: bytes, settings: Settings, *, always: bool) -> tuple[Settings, ChatRequest] | None:
+        """How the request is asked in words, where an answer's body refuses the field by name; else None."""
+        said = refusal[:_MAX_READ].lower()
+        waited, self.waits = self.waits, False
+        if not waited or self._status not in {400, 422} or b"invalid schema" in said:
+            return None
+        if not any(name in said for name in _NAMES):
+            return None
+        settings = settings.layer(_IN_WORDS, _SOURCE)
+        try:
+            chat = read_request(self._body, settings, always=always)
+        except ToolCallError:
+            return None  # it was not checked until now: the refusal is the answer
+        if not isinstance(chat, ChatRequest):
+            return None
+        _log.info("The backend of %s takes no response_format: it is asked in words.", shown(chat.model))
+        self._refused = chat.model
+        return settings, chat
