@@ -69,16 +69,44 @@ def offered(body: dict[str, Any]) -> str:
     return str(choice["function"]["name"] if isinstance(choice, dict) else names[0])
 
 
+def fitting_call(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A call that has to be made. Of a tool with `strict: true`, whose schema is kept, it fits."""
+    name = offered(body)
+    tool = next(tool["function"] for tool in body["tools"] if tool["function"]["name"] == name)
+    return name, example_of(tool["parameters"], tool["parameters"]) if tool.get("strict") else ARGUMENTS
+
+
+def example_of(schema: dict[str, Any], root: dict[str, Any]) -> Any:
+    """A value that fits a schema as SDKs write it."""
+    if "$ref" in schema:
+        return example_of(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
+    if options := schema.get("anyOf"):
+        return example_of(options[-1], root)
+    if "enum" in schema or "const" in schema:
+        return schema.get("const", (schema.get("enum") or [None])[0])
+    match schema.get("type"):
+        case "object":
+            return {name: example_of(inner, root) for name, inner in schema.get("properties", {}).items()}
+        case "array":
+            return []
+        case "integer" | "number":
+            return 3
+        case "null":
+            return None
+        case kind:
+            return kind == "boolean" or "text"
+
+
 @pytest.mark.parametrize("path", BODIES, ids=lambda path: path.stem)
 def test_body_gets_a_call_streamed_and_whole(open_gateway: OpenGateway, format_name: str, path: Path) -> None:
     raw = path.read_bytes()
-    name = offered(json.loads(raw))
-    text = PROSE + write_calls(format_name, (name, ARGUMENTS))
+    name, arguments = fitting_call(json.loads(raw))
+    text = PROSE + write_calls(format_name, (name, arguments))
     gateway = open_gateway(lambda _body: text, format=format_name)
     answers = [ask(gateway, sent) for sent in (raw, other_way(raw))]
     same_answer(*answers)
     for answer in answers:
-        assert [(call.name, call.parsed) for call in answer.only.calls] == [(name, ARGUMENTS)]
+        assert [(call.name, call.parsed) for call in answer.only.calls] == [(name, arguments)]
         assert (answer.only.content or "").strip() == PROSE.strip()
 
 
@@ -86,7 +114,7 @@ def test_body_gets_a_call_streamed_and_whole(open_gateway: OpenGateway, format_n
 def test_body_reaches_the_backend_as_text(open_gateway: OpenGateway, format_name: str, path: Path) -> None:
     raw = path.read_bytes()
     body = json.loads(raw)
-    gateway = open_gateway(lambda _body: write_calls(format_name, (offered(body), {})), format=format_name)
+    gateway = open_gateway(lambda _body: write_calls(format_name, fitting_call(body)), format=format_name)
     ask(gateway, raw)
     seen = gateway.backend.last
     # Every tool is presented, every text of the client is still there, and every result can be read.

@@ -161,7 +161,7 @@ def test_what_is_kept_of_a_text_is_bounded() -> None:
         seen.see("y")
     report = CallReport("m")
     assert seen.why_no_call(CallOutcomes(), report, called=False, cut=False, thinks=False) is NoCall.PROSE
-    assert looked == ["y" * 1024]
+    assert looked == ["y" * 512]
     nothing = SeenText(None)
     nothing.see("x")
     nothing.add("x" * 1000)

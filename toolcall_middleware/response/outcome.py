@@ -27,9 +27,9 @@ _ESCAPE = 6
 """Characters of the longest escape of JSON, `\\u0041`."""
 _MAX_REFUSED = 128
 """Refused calls of one choice that are kept: they leave as text, and no other limit counts them."""
-_PIECES = 1024
-"""Pieces of a choice's text that are kept, the last ones: some 4,500 characters of a stream of tokens."""
-LONGEST_PIECE = 512
+_PIECES = 512
+"""Pieces of a choice's text that are kept, the last ones: some 2,200 characters of a stream of tokens, in 28 KiB."""
+LONGEST_PIECE = 64
 """Characters of a piece that is kept as it is; `SeenText.add` divides longer ones."""
 _MOST_TOLD = 4
 """Near misses of one answer that are logged."""
