@@ -502,7 +502,7 @@ def test_the_text_is_read_again_as_another_format(page: Any, proxy: str) -> None
     page.wait_for_function("() => document.querySelector('#reread').textContent.includes('As pythonic: 0 calls')")
     page.select_option("#format", "auto")
     page.wait_for_function("() => document.querySelector('#reread').textContent.includes('As auto: 1 call')")
-    assert '"city": "Paris"' in page.inner_text("#reread pre")
+    assert '"city": "Paris"' in str(page.text_content("#reread pre"))
     page.locator(".item[data-number='2']").click()
     page.wait_for_function("() => document.querySelector('#reread').hidden")
 
