@@ -208,42 +208,37 @@ def relay(kind: str, base: str) -> contextlib.AbstractContextManager[Server]:
 
 
 @contextlib.contextmanager
-def nginx(base: str) -> Iterator[Server | None]:
-    """Debian's, one process; None where it is not installed."""
-    program = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
+def _configured(program: str | None, template: str, upstream: str, *options: str) -> Iterator[Server | None]:
+    """Runs a program with a configuration file, whose options may hold `{config}`, `{folder}` and `{port}`."""
     if program is None:
         yield None
         return
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
-        config = Path(folder) / "nginx.conf"
-        config.write_text(
-            _NGINX.format(folder=folder, host=HOST, port=port, upstream=base.removeprefix("http://")), "utf-8"
-        )
-        with running([program, "-p", folder, "-c", str(config)], port) as server:
+        config = Path(folder) / "config"
+        config.write_text(template.format(folder=folder, host=HOST, port=port, upstream=upstream), "utf-8")
+        given = [option.format(config=config, folder=folder, port=port) for option in options]
+        with running([program, *given], port) as server:
             yield server
+
+
+def nginx(base: str) -> contextlib.AbstractContextManager[Server | None]:
+    """Debian's, one process; None where it is not installed."""
+    program = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
+    return _configured(program, _NGINX, base.removeprefix("http://"), "-p", "{folder}", "-c", "{config}")
 
 
 _LITELLM = """
 model_list:
-- {{model_name: "*", litellm_params: {{model: "openai/*", api_base: "{base}/v1", api_key: unused}}}}
+- {{model_name: "*", litellm_params: {{model: "openai/*", api_base: "{upstream}/v1", api_key: unused}}}}
 general_settings: {{dangerously_permit_weak_or_unset_master_key: true}}
 """
 
 
-@contextlib.contextmanager
-def litellm(base: str) -> Iterator[Server | None]:
+def litellm(base: str) -> contextlib.AbstractContextManager[Server | None]:
     """LiteLLM's proxy, one process, as `pip install 'litellm[proxy]'` sets it up; None where it is not on PATH."""
-    program = shutil.which("litellm")
-    if program is None:
-        yield None
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        port = free_port()
-        config = Path(folder) / "litellm.yaml"
-        config.write_text(_LITELLM.format(base=base), "utf-8")
-        with running([program, "--config", str(config), "--host", HOST, "--port", str(port)], port) as server:
-            yield server
+    options = ("--config", "{config}", "--host", HOST, "--port", "{port}")
+    return _configured(shutil.which("litellm"), _LITELLM, base, *options)
 
 
 def router(base: str, folder: str) -> contextlib.AbstractContextManager[Server]:

@@ -180,9 +180,12 @@ async def test_without_tools_the_field_passes_unread(stream: bool) -> None:
 
 
 @both
-async def test_a_field_that_the_backend_refuses_by_name_is_asked_for_in_words(stream: bool) -> None:
+@pytest.mark.parametrize("guards", [{}, {"allowlist": "f", "allowlist_mode": "enforce"}], ids=["open", "guarded"])
+async def test_a_field_that_the_backend_refuses_by_name_is_asked_for_in_words(
+    stream: bool, guards: dict[str, Any]
+) -> None:
     backend = TextBackend(no_field)
-    app = ToolCallMiddleware(backend)
+    app = ToolCallMiddleware(backend, **guards)
     for asked in (2, 3):  # the second request knows
         text, calls, header = await ask(app, stream=stream, tools=())
         assert (text, calls) == (GOOD, 0)

@@ -29,16 +29,6 @@ RATE = 100_000
 
 
 @pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    server = RedisServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
-
-
-@pytest.fixture
 def workers(redis: RedisServer) -> Iterator[str]:
     """Two uvicorn workers, which share nothing but the Redis."""
     with socket.socket() as probe:

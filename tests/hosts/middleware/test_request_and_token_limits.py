@@ -6,7 +6,6 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +29,6 @@ FACES = ("chat", "messages", "responses")
 @pytest.fixture(autouse=True)
 def _fresh_memory() -> None:
     rate_limit._memory.clear()
-
-
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    server = RedisServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
 
 
 def said(body: dict[str, Any]) -> str | Refusal:

@@ -27,7 +27,7 @@ _SEARCH = "tool_search_tool_"
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A tool that the client runs. path: where it stands. function: `name`, `description`, `parameters`,
+    """A tool that the client runs. path: of the tool in the request. function: `name`, `description`, `parameters`,
     `strict`.
     """
 
