@@ -15,6 +15,8 @@ from ..parsing.values.first_string import FirstString
 from .base import StreamParser
 
 _STOP = Stop("")
+MOST_HELD = 1 << 18
+"""Characters of the text before a call, and of the arguments of a call, that are kept for the model's next turn."""
 
 
 class Asked(NamedTuple):
@@ -50,16 +52,23 @@ _NONE = InnerTools()
 
 
 class InnerCalls:
-    """The state of one choice. asked: the call that the model waits for, before which none was the client's. said: the
-    text. left: that of it which left, in a whole answer.
+    """The state of one choice. asked: the call that the model waits for, before which none was the client's. left: the
+    text that left, in a whole answer.
     """
 
     def __init__(self, tools: InnerTools | None = None) -> None:
         self.tools = tools or _NONE
         self.asked: Asked | None = None
-        self.said: list[str] = []
         self.calls = 0
         self.left = ""
+        self._said: list[str] = []
+        self._room = MOST_HELD
+
+    def say(self, text: str) -> None:
+        """Text is emitted. The model is told its beginning again, should it ask for something later."""
+        if self._room > 0:
+            self._said.append(text[: self._room])
+            self._room -= len(text)
 
     def note_left(self, said: Iterable[object]) -> None:
         """All of a whole answer has become this. Its text leaves, though the answer goes on."""
@@ -67,7 +76,7 @@ class InnerCalls:
 
     def ask(self, name: str, arguments: str, faults: str = "") -> None:
         """The model waits for this call's result."""
-        self.asked = Asked(name, arguments, faults, "".join(self.said))
+        self.asked = Asked(name, arguments, faults, "".join(self._said))
 
 
 class OuterEvents:
@@ -77,6 +86,7 @@ class OuterEvents:
         self._state = state
         self._parser = parser
         self._held: list[Event] | None = None  # the events of a call that is not the client's so far
+        self._room = 0  # characters of its arguments that may still be held
         self._text: FirstString | None = None  # reads an open call of `respond`
         self._over = False
 
@@ -97,24 +107,39 @@ class OuterEvents:
             if self._text is not None:
                 self._respond(event, self._text, out, cut=cut)
             elif self._held is not None:
-                self._held.append(event)
-                if type(event) is CallEnd:
-                    self._end(self._held, out, cut=cut)
+                self._hold(event, self._held, out, cut=cut)
             elif type(event) is CallStart and event.name and event.name == self._state.tools.respond:
                 self._text = FirstString()
             elif type(event) is CallStart and self._is_inner(event.name):
-                self._held = [event]
+                self._held, self._room = [event], MOST_HELD
             else:
                 if type(event) is CallStart:
                     self._state.calls += 1
                 elif type(event) is Text:
-                    self._state.said.append(event.text)
+                    self._state.say(event.text)
                 out.append(event)
         return out
 
     def _is_inner(self, name: str) -> bool:
         tools = self._state.tools
         return (bool(name) and name == tools.find) or (name in tools.unshown and not self._state.calls)
+
+    def _hold(self, event: Event, held: list[Event], out: list[Event], *, cut: bool) -> None:
+        """More of a call that may be the middleware's. One whose arguments are too long to be held is the client's."""
+        held.append(event)
+        if type(event) is CallEnd:
+            self._end(held, out, cut=cut)
+        elif isinstance(event, CallArgs):
+            self._room -= len(event.text)
+            if self._room < 0 and not self._is_find(held):
+                self._state.calls += 1
+                self._held = None
+                out += held
+            elif self._room < 0:
+                held.pop()  # a query is no longer than that
+
+    def _is_find(self, held: list[Event]) -> bool:
+        return isinstance(held[0], CallStart) and held[0].name == self._state.tools.find
 
     def _respond(self, event: Event, reader: FirstString, out: list[Event], *, cut: bool) -> None:
         """More of the text of the answer, which ends with it. Behind calls it is left out."""

@@ -217,7 +217,8 @@ class CallOutcomes:
         self.refused += 1
         if self.refused <= _MAX_REFUSED:
             self._add(FinishedCall(name, outcome, path))
-            if outcome is CallOutcome.UNKNOWN_TOOL and self._report is not None:
+            # To find a name like it takes time.
+            if outcome is CallOutcome.UNKNOWN_TOOL and self._report is not None and _log.isEnabledFor(logging.DEBUG):
                 self._report.near_miss(unknown_name(name, self._offered))
 
     def ignore(self, name: str) -> None:
