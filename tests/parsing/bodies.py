@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 
+from toolcall_middleware.parsing.cursor import Make
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event
-from toolcall_middleware.parsing.sink import Body, Sink
 from toolcall_middleware.parsing.text.grammar import Grammar, Opener
 from toolcall_middleware.parsing.text.scanner import Scanner
 
@@ -24,8 +24,8 @@ ORDINARY = [" ", "\n", "\r\n", "x", "f", "g", "a", "s", "n", "5", "-1.5", "null"
             '{"a": 1}', "[1, 'x']", "<b>", "<|"]  # fmt: skip
 
 
-def opener(marker: str, make: Callable[[Sink], Body], *, consume: bool = True) -> Opener:
-    return Opener(marker=marker, body=lambda sink, _: make(sink), consume=consume)
+def opener(marker: str, make: Make, *, consume: bool = True) -> Opener:
+    return Opener(marker=marker, body=make, consume=consume)
 
 
 def scanner(

@@ -20,15 +20,8 @@ from .streams import cut_at, one_cut, read, text_in
 TEXT = 'a <c>f| {"x": [1, "é"]} </c> b'
 
 
-class Named(CursorReader):
+def named(cursor: Cursor) -> Steps[None]:
     """`<c>name|{…}</c>`, of a name of at most eight characters."""
-
-    def __init__(self, sink: Sink) -> None:
-        cursor = Cursor(sink)
-        super().__init__(cursor, _named(cursor))
-
-
-def _named(cursor: Cursor) -> Steps[None]:
     cursor.start((yield from cursor.upto("|", 8)))
     yield
     while (k := cursor.behind_space()) == len(cursor.s):
@@ -44,7 +37,7 @@ def _named(cursor: Cursor) -> Steps[None]:
 
 
 def fresh() -> Scanner:
-    return scanner([opener("<c>", Named)])
+    return scanner([opener("<c>", named)])
 
 
 def at(text: str, i: int = 0) -> Cursor:
@@ -101,13 +94,8 @@ def test_a_reader_may_end_its_call_itself_where_the_text_is_over() -> None:
             c.end('{"cut": true}' if c.cut else "{}")
         yield
 
-    class Own(CursorReader):
-        def __init__(self, sink: Sink) -> None:
-            cursor = Cursor(sink)
-            super().__init__(cursor, steps(cursor))
-
     for cut, arguments in ((False, "{}"), (True, '{"cut": true}')):
-        events = read(scanner([opener("<c>", Own)]), "<c>", cut=cut)
+        events = read(scanner([opener("<c>", steps)]), "<c>", cut=cut)
         assert events == [CallStart("f"), CallArgs(arguments), CallEnd()]
 
 
@@ -119,12 +107,7 @@ def test_a_text_that_ends_where_more_is_needed_is_no_call() -> None:
         except TextOver:
             raise NotACall from None
 
-    class Never(CursorReader):
-        def __init__(self, sink: Sink) -> None:
-            cursor = Cursor(sink)
-            super().__init__(cursor, steps(cursor))
-
-    assert read(scanner([opener("<c>", Never)]), "a <c>") == [Text("a <c>")]
+    assert read(scanner([opener("<c>", steps)]), "a <c>") == [Text("a <c>")]
 
 
 def test_a_marker_begins_only_where_the_text_ends_in_it() -> None:
@@ -145,7 +128,9 @@ def test_the_nearest_marker_is_looked_for_within_the_limit() -> None:
 def test_a_reader_is_freed_without_the_collector() -> None:
     gc.disable()
     try:
-        reader = Named(Sink(bool, lambda _: None, lambda _: None, unknown="text", keep_raw=False))
+        cursor = Cursor(Sink(bool, lambda _: None, lambda _: None, unknown="text", keep_raw=False))
+        reader = CursorReader(cursor, named(cursor))
+        del cursor
         reader.step("f|{", 0, last=False)
         steps = weakref.ref(reader._steps)
         del reader

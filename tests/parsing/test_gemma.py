@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.calls.gemma_calls import GemmaCalls, GemmaSyntax
+from toolcall_middleware.parsing.calls.gemma_calls import GemmaSyntax, read_gemma
 
 from .bodies import Reader, hostile, opener, started
 from .meter import PARSING, Meter
@@ -29,9 +29,9 @@ TOOLS: dict[str, dict[str, Any]] = {
     "g": {},
 }
 SYNTAX = GemmaSyntax("<tool_call|>", Q, inner='"')
-CALLS = Reader([opener("<|tool_call>", lambda sink: GemmaCalls(sink, SYNTAX))], TOOLS)
+CALLS = Reader([opener("<|tool_call>", lambda c: read_gemma(c, SYNTAX))], TOOLS)
 _ESCAPED = GemmaSyntax("<end_function_call>", "<escape>")
-ESCAPED = Reader([opener("<start_function_call>", lambda sink: GemmaCalls(sink, _ESCAPED))], TOOLS)
+ESCAPED = Reader([opener("<start_function_call>", lambda c: read_gemma(c, _ESCAPED))], TOOLS)
 
 
 def call(arguments: str) -> str:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.formats.families.harmony import END, HARMONY
-from toolcall_middleware.parsing.calls.harmony_messages import HarmonyMessage
-from toolcall_middleware.parsing.calls.reasoning_block import ReasoningBlock
+from toolcall_middleware.parsing.calls.fork import read_thought
+from toolcall_middleware.parsing.calls.harmony_messages import read_message
 from toolcall_middleware.parsing.events import Event, Reasoning, Text
 from toolcall_middleware.parsing.text.grammar import Opener, Where
 
@@ -29,12 +29,9 @@ TOOLS: dict[str, dict[str, Any]] = {
 MESSAGES = Reader(
     [
         END,
-        Opener(marker="<|channel|>", body=lambda sink, context: HarmonyMessage(sink, context.opening)),
-        Opener(marker="<|start|>assistant", body=lambda sink, context: HarmonyMessage(sink, context.opening)),
-        *(
-            Opener(marker=head, body=lambda sink, context: HarmonyMessage(sink, context.opening), where=Where.START)
-            for head in ("to=", "assistant<|channel|>")
-        ),
+        Opener(marker="<|channel|>", body=read_message),
+        Opener(marker="<|start|>assistant", body=read_message),
+        *(Opener(marker=head, body=read_message, where=Where.START) for head in ("to=", "assistant<|channel|>")),
     ],
     TOOLS,
 )
@@ -42,7 +39,7 @@ ANSWERS = Reader(MESSAGES.openers, TOOLS, ends=ENDS)
 SPACED = Reader(
     [*MESSAGES.openers, Opener(marker="<|start|> assistant", body=MESSAGES.openers[1].body)], TOOLS, ends=ENDS
 )
-THOUGHTS = Reader([Opener(marker="<|channel>thought", body=lambda sink, _: ReasoningBlock(sink, "<channel|>"))])
+THOUGHTS = Reader([Opener(marker="<|channel>thought", body=lambda c: read_thought(c, "<channel|>"))])
 
 HEADERS = {
     "channel, recipient, type": "<|channel|>commentary to=functions.f <|constrain|>json<|message|>",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.calls.nested_calls import NestedCalls
+from toolcall_middleware.parsing.calls.nested_calls import read_nested
 
 from .bodies import Reader, hostile, opener
 from .meter import PARSING, Meter
@@ -36,7 +36,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     },
     "g": {},
 }
-CALLS = Reader([opener(f"{M}<tool_call>", lambda sink: NestedCalls(sink, M, "tool_call"))], TOOLS)
+CALLS = Reader([opener(f"{M}<tool_call>", lambda c: read_nested(c, M, "tool_call"))], TOOLS)
 
 
 def tags(text: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
+from toolcall_middleware.parsing.calls.pythonic_calls import PythonicSyntax, read_python
 from toolcall_middleware.parsing.text.grammar import Opener as GrammarOpener
 from toolcall_middleware.parsing.text.grammar import Where
 
@@ -34,14 +34,14 @@ TOOLS: dict[str, dict[str, Any]] = {
 
 def reader(marker: str, **syntax: Any) -> Reader:
     made = PythonicSyntax(**syntax)
-    return Reader([opener(marker, lambda sink: PythonicCalls(sink, made))], TOOLS)
+    return Reader([opener(marker, lambda c: read_python(c, made))], TOOLS)
 
 
 LIST = reader("<calls>", close=("</calls>",))
 LINES = reader("<lines>", brackets=False, close=("</lines>",))
 _BARE = PythonicSyntax(bare=True)
 BARE = Reader(
-    [GrammarOpener(marker="[", body=lambda sink, _: PythonicCalls(sink, _BARE), where=Where.START, consume=False)],
+    [GrammarOpener(marker="[", body=lambda c: read_python(c, _BARE), where=Where.START, consume=False)],
     TOOLS,
 )
 

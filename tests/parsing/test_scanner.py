@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.calls.json_calls import JsonCalls, JsonCallSyntax
+from toolcall_middleware.parsing.calls.json_calls import JsonCallSyntax, read_json
+from toolcall_middleware.parsing.cursor import Cursor, NotACall, Steps
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from toolcall_middleware.parsing.text import markdown_code
 from toolcall_middleware.parsing.text import scanner as scanner_module
@@ -25,7 +26,7 @@ WRAPPED = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls"}), wrapper_
 
 def tag(marker: str, close: str) -> Opener:
     syntax = JsonCallSyntax(close=(close,) if close else ())
-    return Opener(marker=marker, body=lambda sink, _: JsonCalls(sink, syntax))
+    return Opener(marker=marker, body=lambda c: read_json(c, syntax))
 
 
 # Markers that begin alike, a marker that begins as a bare call does, and one that only a pattern can tell.
@@ -35,11 +36,11 @@ GRAMMAR = Grammar(
             pattern=r"\{[ \n]{0,8}\"tool_calls\"[ ]{0,8}:",
             partial=r"\{[ \n]{0,8}(?:\"(?:t(?:o(?:o(?:l(?:_(?:c(?:a(?:l(?:l(?:s(?:\"[ ]{0,8})?)?)?)?)?)?)?)?)?)?)?)?",
             consume=False,
-            body=lambda sink, context: JsonCalls(sink, BARE if context.at_start else WRAPPED),
+            body=lambda c: read_json(c, BARE if c.at_start else WRAPPED),
             fences=frozenset({"json"}),
         ),
-        Opener(marker="{", where=Where.START, consume=False, body=lambda sink, _: JsonCalls(sink, BARE)),
-        Opener(marker="[", where=Where.START, consume=False, body=lambda sink, _: JsonCalls(sink, BARE)),
+        Opener(marker="{", where=Where.START, consume=False, body=lambda c: read_json(c, BARE)),
+        Opener(marker="[", where=Where.START, consume=False, body=lambda c: read_json(c, BARE)),
         tag("<tool_call>", "</tool_call>"),
         tag("<tool_calls>", "</tool_calls>"),
         tag("[CALL]", "[/CALL]"),
@@ -690,23 +691,15 @@ def test_one_scanner_is_not_another() -> None:
 # -- bodies ----------------------------------------------------------------------------------------------------------
 
 
-class Refuses:
-    """A body that is not for what stands here, and says so before it has read anything."""
-
-    done = False
-    failed = False
-
-    def step(self, s: str, i: int, /, *, last: bool) -> int:
-        self.failed = True
-        return i
-
-    def finish(self, *, cut: bool) -> None:
-        pass
+def refuses(_: Cursor) -> Steps[None]:
+    """A reader that is not for what is here, and says so before it has read anything."""
+    yield from ()
+    raise NotACall
 
 
 @pytest.mark.timeout(10)
 def test_a_body_that_refuses_its_own_opening_is_not_opened_there_again() -> None:
-    grammar = Grammar((Opener(marker="<f=", consume=False, body=lambda _sink, _context: Refuses()),))
+    grammar = Grammar((Opener(marker="<f=", consume=False, body=refuses),))
     text = "a <f=<f= b<f="
     for pieces in ([text], list(text)):
         assert read(fresh(grammar=grammar), pieces) == [Text(text)]

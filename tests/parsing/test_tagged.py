@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.formats.families import deepseek, glm, minicpm, minimax, step
 from toolcall_middleware.formats.syntax.function_tags import FUNCTIONS
-from toolcall_middleware.formats.syntax.openers import Make
 from toolcall_middleware.formats.syntax.slots import slot_calls
+from toolcall_middleware.parsing.cursor import Make
 
 from .bodies import Reader, hostile, opener, started
 from .meter import PARSING, Meter

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from ..model import ToolSet
-from ..parsing.calls.json_calls import JsonCalls, JsonCallSyntax
-from ..parsing.calls.last_line import LastLine
-from ..parsing.calls.named_calls import NamedCalls, NamedSyntax
-from ..parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
+from ..parsing.calls.json_calls import JsonCallSyntax, read_json
+from ..parsing.calls.last_line import read_last_line
+from ..parsing.calls.named_calls import NamedSyntax, read_named
+from ..parsing.calls.pythonic_calls import PythonicSyntax, read_python
+from ..parsing.cursor import Cursor, Make, Steps
 from ..parsing.patterns import PYTHON_NAME
-from ..parsing.sink import Body, Sink
 from ..parsing.text.grammar import Grammar, Opener, Where, beginnings
 from ..parsing.text.scanner import Scanner
 from ..parsing.trie import Trie
@@ -35,19 +35,19 @@ _OBJECT = rf"\{{{_WS}\"(?:{_KEY})\"[ \t]{{0,32}}:"
 _OBJECT_BEGUN = rf"\{{{_WS}(?:\"(?:(?:{_KEY})\"[ \t]{{0,32}}|{_KEY_BEGUN})?)?"
 
 
-def _last_lines(make: Callable[[Sink], Body], pattern: str, partial: str) -> Opener:
+def _last_lines(make: Make, pattern: str, partial: str) -> Opener:
     """Calls behind other text, where nothing else stands on their lines nor behind them."""
     return Opener(
         pattern=pattern,
         partial=partial,
         where=Where.LINE,
         consume=False,
-        body=lambda sink, _: LastLine(sink, make, (*markup.gathered().ends, *markup.gathered().closers)),
+        body=lambda c: read_last_line(c, make, (*markup.gathered().ends, *markup.gathered().closers)),
     )
 
 
-def _alone(sink: Sink) -> Body:
-    return JsonCalls(sink, _ALONE)
+def _alone(c: Cursor) -> Steps[None]:
+    return read_json(c, _ALONE)
 
 
 LAST_LINE = _last_lines(_alone, _OBJECT, _OBJECT_BEGUN)
@@ -57,7 +57,7 @@ LAST_LIST = _last_lines(_alone, rf"\[{_WS}{_OBJECT}", rf"\[{_WS}(?:{_OBJECT_BEGU
 LAST_LINE_LIST = _last_lines(_alone, rf"\[[ \t]{{0,32}}{_OBJECT}", rf"\[[ \t]{{0,32}}(?:{_OBJECT_BEGUN})?")
 """A list of them, the first on the bracket's own line: what a program prints over many lines is data."""
 LAST_PYTHON = _last_lines(
-    lambda sink: PythonicCalls(sink, PythonicSyntax(bare=True)),
+    lambda c: read_python(c, PythonicSyntax(bare=True)),
     rf"\[{_WS}{PYTHON_NAME}[ \t]{{0,32}}\(",
     rf"\[{_WS}(?:\d{{1,8}}|{PYTHON_NAME}[ \t]{{0,32}})?",
 )
@@ -65,17 +65,17 @@ LAST_PYTHON = _last_lines(
 
 # A call that is the whole answer, without any marker: what small models write under every prompt.
 BARE_OBJECT = Opener(
-    marker="{", where=Where.START, consume=False, body=lambda sink, _: JsonCalls(sink, _BARE), as_last=(LAST_LINE,)
+    marker="{", where=Where.START, consume=False, body=lambda c: read_json(c, _BARE), as_last=(LAST_LINE,)
 )
 _BARE_LIST = Opener(
-    marker="[", where=Where.START, consume=False, body=lambda sink, _: JsonCalls(sink, _BARE), as_last=(LAST_LIST,)
+    marker="[", where=Where.START, consume=False, body=lambda c: read_json(c, _BARE), as_last=(LAST_LIST,)
 )
 # `[TOOL_CALL] {"tool": "f", "args": {…}} [/TOOL_CALL]`: models that lost their own syntax (quantized MiniMax M2).
 _LABELLED = JsonCallSyntax(close=("[/TOOL_CALL]",))
-_LABELLED_JSON = Opener(marker="[TOOL_CALL]", body=lambda sink, _: JsonCalls(sink, _LABELLED))
+_LABELLED_JSON = Opener(marker="[TOOL_CALL]", body=lambda c: read_json(c, _LABELLED))
 # `[Calling tool: f({…})]`: how some agents show calls in the conversation, which models repeat.
 _SHOWN = NamedSyntax(item_close=(")]",), identify=lambda written, _: (written.removesuffix("("), None))
-_SHOWN_CALL = Opener(marker="[Calling tool:", body=lambda sink, _: NamedCalls(sink, _SHOWN))
+_SHOWN_CALL = Opener(marker="[Calling tool:", body=lambda c: read_named(c, _SHOWN))
 BARE_JSON: tuple[Opener, ...] = (BARE_OBJECT, _BARE_LIST, _LABELLED_JSON, _SHOWN_CALL)
 
 
@@ -85,7 +85,7 @@ def _list_opener(*beginning: tuple[str, ...], fences: Iterable[str] = ()) -> Ope
         pattern="|".join(_WS.join(map(re.escape, parts)) for parts in beginning).replace('"', "[\"']"),
         partial="|".join(beginnings(*parts) for parts in beginning).replace('"', "[\"']"),
         consume=False,
-        body=lambda sink, context: JsonCalls(sink, _MESSAGE if context.at_start else _WRAPPED),
+        body=lambda c: read_json(c, _MESSAGE if c.at_start else _WRAPPED),
         fences=frozenset(fences),
         not_behind=('":', "=", "(", "["),  # a message within a JSON document, or code
     )

@@ -25,7 +25,7 @@ that is forgotten makes the result depend on how the text is cut.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Protocol, TypeVar
 
 from .patterns import WHITE_SPACE
@@ -73,6 +73,8 @@ def behind_comments(s: str, i: int, markers: tuple[str, ...], *, last: bool) -> 
 _T = TypeVar("_T")
 Steps = Generator[None, None, _T]
 """The generator of a part of a syntax: yields as said above, and returns what it has found."""
+Make = Callable[["Cursor"], Steps[None]]
+"""Begins a reader at a cursor behind the opening marker."""
 
 
 class NotACall(Exception):
@@ -116,10 +118,14 @@ class Cursor:
     After each yield `s` is another text, which begins at what was `i`: other indices into `s` are void.
     """
 
-    __slots__ = ("_open", "arguments", "cut", "i", "last", "over", "s", "sink")
+    __slots__ = ("_open", "arguments", "at_start", "cut", "i", "last", "opening", "over", "s", "sink")
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, opening: str = "", *, at_start: bool = False) -> None:
         self.sink = sink
+        self.opening = opening
+        """The text that opened the markup."""
+        self.at_start = at_start
+        """Whether the markup begins the answer."""
         self.s = ""
         self.i = 0
         """The text before it is read."""
@@ -171,6 +177,16 @@ class Cursor:
             return False
         rest = s[k:]
         return any(len(marker) > len(rest) and marker.startswith(rest) for marker in markers)
+
+    def upto_half(self, markers: tuple[str, ...]) -> str:
+        """Take the text up to where one of `markers` may begin; all of it where no more text follows."""
+        s, i = self.s, self.i
+        end = len(s)
+        if not self.last:
+            most = max(map(len, markers))
+            end = next((k for k in range(max(i, end - most + 1), end) if self.begins(markers, k)), end)
+        self.i = end
+        return s[i:end]
 
     def nearest(self, markers: tuple[str, ...], limit: int | None = None) -> int:
         """Where the first of `markers` begins, within `limit` characters; -1 where none does."""
@@ -268,7 +284,10 @@ class Cursor:
 
 
 class CursorReader:
-    """Drives a reader that is a generator: a `Body`."""
+    """Drives a reader: what follows an opening marker, up to the end of the call or calls.
+
+    `done`: the syntax is complete; the rest belongs to another reader. `failed`: this is no call.
+    """
 
     __slots__ = ("_cursor", "_steps", "done", "failed")
 
@@ -279,7 +298,12 @@ class CursorReader:
         self._steps = steps  # it knows the cursor and not this: no cycle
 
     def step(self, s: str, i: int, /, *, last: bool) -> int:
-        """See `Body.step`."""
+        """Read `s` from `i`; return the index after what was read.
+
+        It returns at once after a start or an end was reported to the sink. An index below `len(s)` without that, and
+        without `done` or `failed`, means that the rest is too short to decide on; it is offered again with more text
+        (or `last`: there is no more).
+        """
         cursor = self._cursor
         cursor.s = s
         cursor.i = i
@@ -296,7 +320,11 @@ class CursorReader:
         return cursor.i
 
     def finish(self, *, cut: bool) -> None:
-        """See `Body.finish`. It is called again while a start or an end is reported."""
+        """Report the end of the text; `cut` says that the model did not end by itself.
+
+        It is called again while a start or an end is reported. Sets `failed` where what was read since the last call
+        could not have become another one: then it is text.
+        """
         cursor = self._cursor
         cursor.over = cursor.last = True
         cursor.cut = cut

@@ -13,26 +13,6 @@ from .text_buffer import Gathered
 from .written_arguments import WrittenArguments
 
 
-class Body(Protocol):
-    """Reads what follows an opening marker, up to the end of the call or calls.
-
-    `step` reads `s` from `i` and returns the index behind what it consumed. It returns at once after it has reported a
-    start or an end to the sink. An index below `len(s)` without that, and without `done` or `failed`, means that the
-    rest is too short to decide on; it is offered again with more text behind it (or `last`: there is no more).
-    `done`: the syntax is complete (the rest is not ours). `failed`: this is no call.
-    `finish` reports the end of the text; `cut` says that the model did not end by itself. It sets `failed` where
-    what was read since the last call could not have become another one: then it is text.
-    """
-
-    @property
-    def done(self) -> bool: ...
-    @property
-    def failed(self) -> bool: ...
-
-    def step(self, s: str, i: int, /, *, last: bool) -> int: ...
-    def finish(self, *, cut: bool) -> None: ...
-
-
 class ArgumentsReader(Protocol):
     """Copies a call's arguments out of the text: `JsonReader` and its likes.
 

@@ -56,7 +56,7 @@ _OPENERS = (
         partial=f"(?:{_CALL_BEGUN})",
         first="<",
         consume=False,
-        body=lambda sink, _: _CALLS(sink),
+        body=_CALLS,
     ),
     Opener(  # the prompt holds the message's beginning
         pattern=rf"(?=t){_CALL}",
@@ -64,7 +64,7 @@ _OPENERS = (
         first="t",
         where=Where.START,
         consume=False,
-        body=lambda sink, _: _CALLS(sink),
+        body=_CALLS,
     ),
 )
 

@@ -119,7 +119,7 @@ _UNFENCED_ACTIONS = (
     Opener(  # without a fence
         pattern=r"Action:[ \t\r\n]{0,8}(?=\[[ \t\r\n]{0,32}\{)",
         partial=beginnings("Action:", "[", "{"),
-        body=lambda sink, _: _UNFENCED(sink),
+        body=_UNFENCED,
     ),
 )
 

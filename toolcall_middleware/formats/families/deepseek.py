@@ -187,7 +187,7 @@ _DSML_OPENERS = (
     Opener(
         pattern=r"<function>[ \t\r\n]{0,8}(?=<name>)",
         partial=f"(?:{beginnings('<function>', '<name>')})",
-        body=lambda sink, _: _ELEMENTS(sink),
+        body=_ELEMENTS,
     ),
     *BARE_INVOKE,
 )

@@ -10,8 +10,8 @@ import string
 from collections.abc import Callable, Sequence
 
 from ...model import Tool, ToolCall
-from ...parsing.calls.fork import Nothing
-from ...parsing.calls.named_calls import NamedCalls, NamedSyntax
+from ...parsing.calls.fork import read_nothing
+from ...parsing.calls.named_calls import NamedSyntax, read_named
 from ...parsing.text.grammar import Opener, Where
 from ..family import Family
 from ..markup import Escape, Markup
@@ -73,7 +73,7 @@ Reminder:
     answer="the call between <function= and </function>",
 )
 
-_ALL = Opener(marker=">>>all\n", body=lambda sink, _: Nothing(sink))
+_ALL = Opener(marker=">>>all\n", body=read_nothing)
 _RECIPIENT = r"[A-Za-z_][\w.\-]{0,63}"
 # Python's prompt looks the same: only a plain name with an object after it is read.
 _MESSAGES = Named(call=">>>{name}\n{arguments}", alone=True, name=re.compile(_RECIPIENT), objects=True)
@@ -90,18 +90,18 @@ _MARKED = (
     Opener(  # with its JSON: Python's own prompt looks the same
         pattern=rf">>>(?={_RECIPIENT}[ \t\r]{{0,4}}\n?[ \t]{{0,8}}\{{)",
         partial=rf">(?:>(?:>(?:{_RECIPIENT}[ \t\r]{{0,4}}(?:\n?[ \t]{{0,8}})?)?)?)?",
-        body=lambda sink, _: _MESSAGES(sink),
+        body=_MESSAGES,
     ),
 )
 
 _BEGUN = (
     # The first `>>>` may stand in the prompt.
-    Opener(marker="all\n", body=lambda sink, _: Nothing(sink), where=Where.START),
+    Opener(marker="all\n", body=read_nothing, where=Where.START),
     Opener(
         pattern=rf"{_RECIPIENT}\n[ \t]{{0,8}}\{{",
         partial=rf"{_RECIPIENT}(?:\n[ \t]{{0,8}})?",
         first=string.ascii_letters + "_",
-        body=lambda sink, _: NamedCalls(sink, NamedSyntax(name_ends=("\n",))),
+        body=lambda c: read_named(c, NamedSyntax(name_ends=("\n",))),
         where=Where.START,
         consume=False,
     ),

@@ -5,7 +5,7 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 
 from __future__ import annotations
 
-from ...parsing.calls.reasoning_block import ReasoningBlock
+from ...parsing.calls.fork import read_thought
 from ...parsing.text.grammar import beginnings
 from ..family import Family
 from ..markup import Markup
@@ -49,7 +49,7 @@ _GEMMA4_OPENERS = (
     # A slip in the marker, with which the arguments are often JSON in parentheses.
     shared("<|tool_call|>", _gemma4, "call:", undecided=f"(?:{beginnings('call:')})?"),
     _GEMMA4_BARE[0],
-    opener("<|channel>thought", lambda sink: ReasoningBlock(sink, "<channel|>")),
+    opener("<|channel>thought", lambda c: read_thought(c, "<channel|>")),
 )
 
 # https://huggingface.co/google/gemma-4-31B-it (llama.cpp: models/templates/gemma4.jinja); it does not say how to call.

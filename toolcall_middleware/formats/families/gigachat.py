@@ -25,7 +25,7 @@ _OPENERS = (
     Opener(
         pattern=rf"{re.escape(_END)}[ \t\r\n]{{0,8}}function call<\|role_sep\|>",
         partial=beginnings(_END, "function call<|role_sep|"),
-        body=lambda sink, _: _JSON(sink),
+        body=_JSON,
     ),
     opener("function call<|role_sep|>", _JSON),
     *_JSON.openers,

@@ -48,7 +48,7 @@ _LOST = Opener(  # the marker is lost
     where=Where.START,
     named=True,
     consume=False,
-    body=lambda sink, _: LINES(sink),
+    body=LINES,
 )
 _OPENERS = (TOOL_CALL, _LOST, TOOL_TAG)
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 
-from ...parsing.calls.fork import Nothing, Refused
-from ...parsing.calls.harmony_messages import HarmonyMessage
-from ...parsing.calls.harmony_words import HarmonyWords
-from ...parsing.sink import Body, Sink
-from ...parsing.text.grammar import Context, Opener, Where, beginnings
+from ...parsing.calls.fork import read_nothing
+from ...parsing.calls.harmony_messages import read_message
+from ...parsing.calls.harmony_words import read_words
+from ...parsing.cursor import Cursor, NotACall, Steps
+from ...parsing.text.grammar import Opener, Where, beginnings
 from .. import reading
 from ..family import Family
 from ..markup import Escape, Markup
@@ -25,14 +25,11 @@ from ..prompt.tools_typescript import declared
 from ..syntax.named import Named
 
 
-def message(sink: Sink, context: Context) -> Body:
-    """The reader of one message."""
-    return HarmonyMessage(sink, context.opening)
-
-
-def _between(sink: Sink, _: Context) -> Body:
-    """Behind a token that ends a message, where another one's header follows: no text in an answer of messages."""
-    return Nothing(sink) if sink.in_messages else Refused()
+def _between(c: Cursor) -> Steps[None]:
+    """After a token that ends a message, where another one's header follows: no text in an answer of messages."""
+    if not c.sink.in_messages:
+        raise NotACall
+    yield from read_nothing(c)
 
 
 # Of a message whose marker stands in the prompt, or is left out.
@@ -85,21 +82,21 @@ WORDS = Opener(
     first="acf",
     where=Where.START,
     consume=False,
-    body=lambda sink, _: HarmonyWords(sink),
+    body=read_words,
 )
 # A call behind other text: of gpt-oss only, for where it may begin waits.
 _CALL_WORDS = Opener(
     pattern=rf"{_ROLE}(?:commentary|analysis)? to=functions\.",
     partial="|".join(beginnings(f"{_ROLE}{channel} to=functions.") for channel in ("", "analysis", "commentary")),
     consume=False,
-    body=lambda sink, _: HarmonyWords(sink, strict=True),
+    body=lambda c: read_words(c, strict=True),
 )
 
 OPENERS = (
     END,
-    Opener(marker="<|channel|>", body=message),
-    Opener(marker="<|start|>assistant", body=message),
-    *(Opener(marker=head, body=message, where=Where.START) for head in HEADS),
+    Opener(marker="<|channel|>", body=read_message),
+    Opener(marker="<|start|>assistant", body=read_message),
+    *(Opener(marker=head, body=read_message, where=Where.START) for head in HEADS),
 )
 
 NAME = re.compile(r"[^\s<]{1,256}")

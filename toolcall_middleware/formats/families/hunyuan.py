@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import functools
 
-from ...parsing.calls.fork import Refused
-from ...parsing.sink import Body, Sink
-from ...parsing.text.grammar import Context, Opener, beginnings
+from ...parsing.cursor import Cursor, NotACall, Steps
+from ...parsing.text.grammar import Opener, beginnings
 from .. import reading
 from ..family import Family
 from ..markup import Markup
@@ -49,14 +48,14 @@ def _slots(suffix: str, separator: str = "<tool_sep>") -> Slots:
     )
 
 
-def _suffixed(sink: Sink, context: Context) -> Body:
-    """The reader of the tags with the suffix that the opening has."""
-    suffix = context.opening[context.opening.index(":") : -1]
+def _suffixed(c: Cursor) -> Steps[None]:
+    """Read the tags with the suffix that the opening has."""
+    sink, suffix = c.sink, c.opening[c.opening.index(":") : -1]
     if suffix not in _PUBLISHED and suffix not in sink.learned:
         if len(sink.learned) == _MOST_SUFFIXES:
-            return Refused()
+            raise NotACall
         sink.learned = (*sink.learned, suffix)
-    return _slots(suffix)(sink)
+    yield from _slots(suffix)(c)
 
 
 _SUFFIX = r"[A-Za-z0-9_\-]{%d,32}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 
-from ...parsing.calls.reasoning_block import ReasoningBlock
+from ...parsing.calls.fork import read_thought
 from ...parsing.text.grammar import Opener, Where, beginnings
 from .. import reading
 from ..family import Family
@@ -28,9 +28,9 @@ _MARKED = (
         pattern=rf"<\|message_model\|>[ ]?[\w.\-]{{0,64}}{re.escape(_CALL)}",
         partial=rf"{beginnings('<|message_model|>')}(?:(?<=l\|>)[ ]?[\w.\-]{{0,64}}(?:{beginnings(_CALL)})?)?",
         first="<",
-        body=lambda sink, _: _CALLS(sink),
+        body=_CALLS,
     ),
-    opener("<|content_thinking|>", lambda sink: ReasoningBlock(sink, *_ENDS)),
+    opener("<|content_thinking|>", lambda c: read_thought(c, *_ENDS)),
     *map(
         ignored,
         (*_ENDS, "<|message_model|>", "<|content_text|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>"),
@@ -42,7 +42,7 @@ _BEGUN = (
         pattern=rf"[A-Za-z_][\w.\-]{{0,63}}{re.escape(_CALL)}",
         partial=rf"[A-Za-z_][\w.\-]{{0,63}}(?:{beginnings(_CALL)})?",
         first=string.ascii_letters + "_",
-        body=lambda sink, _: _CALLS(sink),
+        body=_CALLS,
         where=Where.START,
     ),
 )

@@ -26,7 +26,7 @@ _OPENERS = (
         pattern=rf"(?:{re.escape(_CALLS)}[ \t\r\n]{{0,8}})?{re.escape(_CALL)}(?=[ \t\r\n]{{0,8}}[{{\[])",
         partial=rf"(?:{re.escape(_CALLS)}[ \t\r\n]{{0,8}})?(?:{beginnings(_CALL)}(?:(?<=call>)[ \t\r\n]{{0,8}})?)?",
         first="<",
-        body=lambda sink, _: _json(sink),
+        body=_json,
     ),
     opener(_CALLS, _SLOTS),
     opener(_CALL, _SLOTS, consume=False),  # without the wrapper

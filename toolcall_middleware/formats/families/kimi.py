@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ...parsing.calls.reasoning_block import ReasoningBlock
+from ...parsing.calls.fork import read_thought
 from ...parsing.text.reasoning import OpenedReasoning
 from ..family import Family
 from ..markup import Escape, Markup
@@ -111,7 +111,7 @@ _K3_OPENERS = (
     opener(_K3.trigger, _K3),
     opener("<|open|>toolscall tool=", _K3, consume=False),
     opener("<|open|>call tool=", _K3, consume=False),  # without the section
-    opener(_THINK, lambda sink: ReasoningBlock(sink, _THOUGHT, _ANSWER)),
+    opener(_THINK, lambda c: read_thought(c, _THOUGHT, _ANSWER)),
     *map(ignored, (_ANSWER, "<|close|>response<|sep|>", "<|close|>message<|sep|>")),
 )
 

@@ -9,15 +9,16 @@ Sources: the models' chat template, which declares `chat_format=llm-jp-harmony-v
 
 from __future__ import annotations
 
+from ...parsing.calls.harmony_messages import read_message
 from ...parsing.text.grammar import Opener
 from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tools_typescript import declared
 from ..syntax.named import Named
-from .harmony import NAME, OPENERS, PROMPT, message
+from .harmony import NAME, OPENERS, PROMPT
 
-_SPACED = Opener(marker="<|start|> assistant", body=message)
+_SPACED = Opener(marker="<|start|> assistant", body=read_message)
 _CALLS = Named(  # without the spaces, which the tokenizer's decoder adds
     call="<|start|>assistant to=functions.{name}<|channel|>commentary <|constrain|> json<|message|>{arguments}",
     between="<|end|>",

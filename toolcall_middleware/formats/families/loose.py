@@ -7,14 +7,12 @@ code, or (JSON) as the whole answer or the last of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from ...parsing.calls.json_calls import JsonCalls, JsonCallSyntax
-from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
-from ...parsing.calls.react_calls import ReactCall
+from ...parsing.calls.json_calls import JsonCallSyntax, read_json
+from ...parsing.calls.pythonic_calls import PythonicSyntax, read_python
+from ...parsing.calls.react_calls import read_react
 from ...parsing.patterns import PYTHON_NAME
-from ...parsing.sink import Body, Sink
-from ...parsing.text.grammar import Context, Opener, Where
+from ...parsing.text.grammar import Opener, Where
 from .. import reading
 from ..family import Family
 from ..markup import Escape, Markup
@@ -38,16 +36,6 @@ def _begun(*atoms: str) -> str:
     return atoms[0] + pattern
 
 
-def _named(pattern: re.Pattern[str], make: Callable[[Sink, str], Body]) -> Callable[[Sink, Context], Body]:
-    """The reader of a call whose opening holds its name."""
-
-    def body(sink: Sink, context: Context) -> Body:
-        found = pattern.match(context.opening)
-        return make(sink, found["tool"] if found else "")
-
-    return body
-
-
 # -- ReAct -----------------------------------------------------------------------------------------------------------
 
 _NAME = r"[^\s<>{{}}\[\]\"'`,:]{{{0},128}}"
@@ -59,7 +47,7 @@ _REACT = Opener(
     partial=_begun(*_WORD, _WS, f"(?P<tool>{_NAME.format(1)})", _WS, *_BREAK, *"Action", "[ ]", *"Input"),
     where=Where.LINE,
     named=True,
-    body=_named(re.compile(_ACTION), ReactCall),
+    body=read_react,
 )
 
 # https://arxiv.org/abs/2210.03629, as https://reference.langchain.com/python/langchain-classic/agents/react/agent asks
@@ -97,7 +85,7 @@ _BLOB = Opener(
         *"action",
     ),
     where=Where.LINE,
-    body=lambda sink, _: JsonCalls(sink, JsonCallSyntax(bare=True, close=("```",))),
+    body=lambda c: read_json(c, JsonCallSyntax(bare=True, close=("```",))),
 )
 
 # https://reference.langchain.com/python/langchain-classic (create_json_chat_agent, create_structured_chat_agent)
@@ -139,7 +127,7 @@ _CODE = Opener(
     consume=False,
     fences=frozenset({"tool_code"}),
     named=True,
-    body=lambda sink, _: PythonicCalls(sink, _PYTHON),
+    body=lambda c: read_python(c, _PYTHON),
 )
 
 # What Gemini's own prompts and many prompts for Gemma 3 ask for: https://www.philschmid.de/gemma-function-calling

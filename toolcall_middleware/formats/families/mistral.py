@@ -48,7 +48,7 @@ OPENERS = (
         pattern=r"\[TOOL_CALLS\](?:[ \t\r\n]{0,8}\[TOOL_CALLS\]){0,3}",
         partial=r"(?:\[TOOL_CALLS\][ \t\r\n]{0,8}){0,3}(?:" + beginnings("[TOOL_CALLS") + ")?",
         first="[",
-        body=lambda sink, _: _mistral(sink),
+        body=_mistral,
     ),
 )
 

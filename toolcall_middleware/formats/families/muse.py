@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from ...parsing.calls.fork import Nothing
-from ...parsing.calls.harmony_messages import HarmonyMessage
-from ...parsing.sink import Body, Sink
-from ...parsing.text.grammar import Context, Opener, Where
+from ...parsing.calls.fork import read_nothing
+from ...parsing.calls.harmony_messages import read_message
+from ...parsing.cursor import Make
+from ...parsing.text.grammar import Opener, Where
 from ..family import Family
 from ..markup import Markup
 from ..prompt.tool_results import one_a_line
@@ -18,8 +16,8 @@ from .harmony import END, HEADS
 _PREFIX = "<atem:"
 
 
-def _addressed(opening: str = "") -> Callable[[Sink, Context], Body]:
-    return lambda sink, context: HarmonyMessage(sink, opening or context.opening, tags=_PREFIX)
+def _addressed(opening: str = "") -> Make:
+    return lambda c: read_message(c, opening, tags=_PREFIX)
 
 
 _INVOKE = Slots(
@@ -44,7 +42,7 @@ _MESSAGES = (
         for end in ("", "<|eom|>", "<|eot|>")
     ),
     *(Opener(marker=head, body=_addressed(), where=Where.START) for head in HEADS),
-    Opener(marker="<|message|>", body=lambda sink, _: Nothing(sink), where=Where.START),
+    Opener(marker="<|message|>", body=read_nothing, where=Where.START),
 )
 
 # https://github.com/vllm-project/vllm (tests/parser/engine/test_muse_glimmer.py). A turn is a sequence of messages with

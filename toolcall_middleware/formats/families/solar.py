@@ -5,7 +5,7 @@ Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.c
 
 from __future__ import annotations
 
-from ...parsing.calls.reasoning_block import ReasoningBlock
+from ...parsing.calls.fork import read_thought
 from ..family import Family
 from ..markup import Markup
 from ..prompt.thoughts import between
@@ -24,7 +24,7 @@ _CALLS = Named(
 )
 
 _ALONE = (
-    opener("<|think|>", lambda sink: ReasoningBlock(sink, "<|end|>")),
+    opener("<|think|>", lambda c: read_thought(c, "<|end|>")),
     # With its channel, as far as it is in the text: a turn's parts are messages.
     *map(ignored, ("<|end|><|begin|>assistant", "<|begin|>assistant", "<|content|>", "<|tool_calls|>", "<|calls|>")),
 )

@@ -19,7 +19,7 @@ _LIST = Opener(
     partial=beginnings("[", "{", '"name"', ":").replace('"', "[\"']"),
     where=Where.FENCE,
     consume=False,
-    body=lambda sink, _: _CALLS(sink),
+    body=_CALLS,
     fences=frozenset({"json"}),
 )
 

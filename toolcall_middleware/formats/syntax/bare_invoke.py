@@ -6,9 +6,8 @@ Some gateways take the marks out.
 
 from __future__ import annotations
 
-from ...parsing.calls.fork import Refused
-from ...parsing.sink import Body, Sink
-from ...parsing.text.grammar import Context, Opener, Where, beginnings
+from ...parsing.cursor import Cursor, NotACall, Steps
+from ...parsing.text.grammar import Opener, Where, beginnings
 from .openers import shared
 from .slots import Slots
 
@@ -32,9 +31,11 @@ def invoke(wrapper: str) -> Slots:
 _bare = invoke("tool_calls")
 
 
-def _if_offered(sink: Sink, context: Context) -> Body:
+def _if_offered(c: Cursor) -> Steps[None]:
     """Without a marker it is a call only of a tool that is offered."""
-    return _bare(sink) if sink.offered(context.opening[len(_HEAD) + 1 : -1]) else Refused()
+    if not c.sink.offered(c.opening[len(_HEAD) + 1 : -1]):
+        raise NotACall
+    yield from _bare(c)
 
 
 BARE_INVOKE: tuple[Opener, ...] = (

@@ -33,7 +33,7 @@ def tool_tag(read: Slots) -> Opener:
         where=Where.LINE,
         named=True,
         consume=False,
-        body=lambda sink, _: read(sink),
+        body=read,
     )
 
 

@@ -15,12 +15,11 @@ from typing import Any
 import msgspec
 
 from ...model import Tool, ToolCall, ToolResult
-from ...parsing.calls.gemma_calls import GemmaCalls, GemmaSyntax
-from ...parsing.sink import Body, Sink
+from ...parsing.calls.gemma_calls import GemmaSyntax, read_gemma
+from ...parsing.cursor import Cursor, Make, Steps
 from ...parsing.text.grammar import Opener, Where
 from ..prompt import escaping
 from ..prompt.tool_results import said
-from .openers import Make
 from .round_trip import comes_back
 from .shape import Shape, WriteCalls
 
@@ -63,9 +62,9 @@ class Gemma(Shape):
         """What the reader needs."""
         return GemmaSyntax(self.close, self.mark, inner=self.inner)
 
-    def __call__(self, sink: Sink, /) -> Body:
+    def __call__(self, c: Cursor, /) -> Steps[None]:
         """The reader, after the opening marker."""
-        return GemmaCalls(sink, self.syntax)
+        return read_gemma(c, self.syntax)
 
     def writer(self, *openers: Opener) -> WriteCalls:
         """Writes the calls of a turn. openers: those that read them back."""
@@ -181,14 +180,14 @@ def bare_calls(make: Make) -> tuple[Opener, Opener]:
     at_start = Opener(
         pattern=rf"call:(?:{_BARE_NAME}:)?{_BARE_NAME}\{{",
         partial=rf"c(?:a(?:l(?:l(?::(?:{_BARE_NAME}(?::(?:{_BARE_NAME})?)?)?)?)?)?)?",
-        body=lambda sink, _: make(sink),
+        body=make,
         where=Where.START,
         consume=False,
     )
     on_line = Opener(
         pattern=rf"call:(?P<tool>{_BARE_NAME})\{{",
         partial=rf"c(?:a(?:l(?:l(?::(?P<tool>(?:{_BARE_NAME})?))?)?)?)?",
-        body=lambda sink, _: make(sink),
+        body=make,
         where=Where.LINE,
         named=True,
         consume=False,

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...model import ToolCall
-from ...parsing.calls.json_calls import JsonCalls, JsonCallSyntax
-from ...parsing.sink import Body, Sink
+from ...parsing.calls.json_calls import JsonCallSyntax, read_json
+from ...parsing.cursor import Cursor, Steps
 from ...parsing.text.grammar import Opener, beginnings
 from ..prompt.escaping import arguments_json
 from .openers import opener, shared
@@ -88,9 +88,9 @@ class Json(Shape):
 
     # -- what is derived -----------------------------------------------------------------------------------------------
 
-    def __call__(self, sink: Sink, /) -> Body:
+    def __call__(self, c: Cursor, /) -> Steps[None]:
         """The reader, after the opening marker."""
-        return JsonCalls(sink, self.syntax)
+        return read_json(c, self.syntax)
 
     def writer(self, *_: Opener) -> WriteCalls:
         """Writes calls. Without a marker they are known by their arguments, which have to be an object."""
@@ -132,7 +132,7 @@ class Json(Shape):
             Opener(
                 pattern=_GAP.join(map(re.escape, tags)),
                 partial=beginnings(*tags[:-1], tags[-1][:-1]),
-                body=lambda sink, _: self(sink),
+                body=self,
             ),
         )
 

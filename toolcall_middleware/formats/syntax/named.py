@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...model import ToolCall
-from ...parsing.calls.named_calls import NamedCalls, NamedSyntax
+from ...parsing.calls.named_calls import NamedSyntax, read_named
+from ...parsing.cursor import Cursor, Steps
 from ...parsing.patterns import TOOL_NAME
-from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Opener
 from ..prompt.escaping import arguments_json
 from .openers import opener
@@ -102,9 +102,9 @@ class Named(Shape):
 
     # -- what is derived -----------------------------------------------------------------------------------------------
 
-    def __call__(self, sink: Sink, /) -> Body:
+    def __call__(self, c: Cursor, /) -> Steps[None]:
         """The reader, after the opening marker."""
-        return NamedCalls(sink, self.syntax)
+        return read_named(c, self.syntax)
 
     def writer(self, *_: Opener) -> WriteCalls:
         """Writes calls."""

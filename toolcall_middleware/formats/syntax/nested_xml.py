@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import msgspec
 
 from ...model import ToolCall
-from ...parsing.calls.nested_calls import NestedCalls
-from ...parsing.sink import Body, Sink
+from ...parsing.calls.nested_calls import read_nested
+from ...parsing.cursor import Cursor, Steps
 from ...parsing.text.grammar import Opener
 from .round_trip import comes_back
 from .shape import Shape, WriteCalls
@@ -60,9 +60,9 @@ class Elements(Shape):
         begin = f'{self.marker}\n{self.mark}<invoke name="{{name}}">'
         return begin, f"{self.mark}</invoke>\n{self.mark}</{self.wrapper}>", self.style
 
-    def __call__(self, sink: Sink, /) -> Body:
+    def __call__(self, c: Cursor, /) -> Steps[None]:
         """The reader, after the opening marker."""
-        return NestedCalls(sink, self.mark, self.wrapper)
+        return read_nested(c, self.mark, self.wrapper)
 
     def writer(self, *openers: Opener) -> WriteCalls:
         """Writes the calls of a turn. openers: those that read them back."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...parsing.calls.fork import Branch, Fork, Nothing
-from ...parsing.calls.json_calls import JsonCalls, JsonCallSyntax
-from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
-from ...parsing.sink import Body, Sink
+from ...parsing.calls.fork import Branch, read_fork, read_nothing
+from ...parsing.calls.json_calls import JsonCallSyntax, read_json
+from ...parsing.calls.pythonic_calls import PythonicSyntax, read_python
+from ...parsing.cursor import Make
 from ...parsing.text.grammar import Opener, Where, beginnings
-
-Make = Callable[[Sink], Body]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,9 +33,7 @@ def opener(
     as_last: tuple[Opener, ...] = (),
 ) -> Opener:
     """A marker behind which what `make` makes reads. consume: false where it is part of a call."""
-    return Opener(
-        marker=marker, body=lambda sink, _: make(sink), where=where, consume=consume, special=special, as_last=as_last
-    )
+    return Opener(marker=marker, body=make, where=where, consume=consume, special=special, as_last=as_last)
 
 
 def shared(
@@ -60,7 +55,7 @@ def shared(
     alone = fork(*json, ("", make), again=marker) if consume else make
     return SharedOpener(
         marker=marker,
-        body=lambda sink, _: alone(sink),
+        body=alone,
         where=where,
         consume=consume,
         make=make,
@@ -73,18 +68,18 @@ def shared(
 def json_calls(**syntax: object) -> Make:
     """A reader of JSON call objects; `syntax` is JsonCallSyntax's."""
     made = JsonCallSyntax(**syntax)  # type: ignore[arg-type]
-    return lambda sink: JsonCalls(sink, made)
+    return lambda c: read_json(c, made)
 
 
 def pythonic_calls(**syntax: object) -> Make:
     """A reader of calls in Python; `syntax` is PythonicSyntax's."""
     made = PythonicSyntax(**syntax)  # type: ignore[arg-type]
-    return lambda sink: PythonicCalls(sink, made)
+    return lambda c: read_python(c, made)
 
 
 def ignored(marker: str) -> Opener:
     """A marker that belongs to no call and is no text."""
-    return Opener(marker=marker, body=lambda sink, _: Nothing(sink))
+    return Opener(marker=marker, body=read_nothing)
 
 
 def bare_call(*parts: str) -> Opener:
@@ -94,15 +89,15 @@ def bare_call(*parts: str) -> Opener:
         pattern=r"[ \t\r\n]{0,32}".join(atoms),
         partial=beginnings("{", *parts).replace('"', "[\"']"),
         consume=False,
-        body=lambda sink, _: JsonCalls(sink, JsonCallSyntax(bare=True)),
+        body=lambda c: read_json(c, JsonCallSyntax(bare=True)),
         not_behind=('":', "=", "(", "[", ",", ">"),  # a part of other data, or of a session
     )
 
 
 def fork(*branches: tuple[str, Make], undecided: str = "", again: str = "") -> Make:
     """The reader of the first of `branches` that fits what follows; `undecided`: what may still become one of them.
-    again: see `Fork`.
+    again: see `read_fork`.
     """
     compiled: tuple[Branch, ...] = tuple((re.compile(pattern), make) for pattern, make in branches)
     waits = re.compile(f"{undecided}|{beginnings(again)}" if again else undecided)
-    return lambda sink: Fork(sink, compiled, waits, again)
+    return lambda c: read_fork(c, compiled, waits, again)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model import ToolCall
-from ...parsing.calls.pythonic_calls import PythonicCalls, PythonicSyntax
+from ...parsing.calls.pythonic_calls import PythonicSyntax, read_python
+from ...parsing.cursor import Cursor, Steps
 from ...parsing.patterns import PYTHON_NAME
-from ...parsing.sink import Body, Sink
 from ...parsing.text.grammar import Opener
 from .round_trip import comes_back
 from .shape import Shape, WriteCalls
@@ -86,9 +86,9 @@ class Python(Shape):
         brackets = self.open.rstrip().endswith("[")
         return PythonicSyntax(brackets=brackets, bare=not self.marker, close=self.closers, echoed=self.echoed)
 
-    def __call__(self, sink: Sink, /) -> Body:
+    def __call__(self, c: Cursor, /) -> Steps[None]:
         """The reader, after the opening marker."""
-        return PythonicCalls(sink, self.syntax)
+        return read_python(c, self.syntax)
 
     def writer(self, *openers: Opener) -> WriteCalls:
         """Writes the calls of a turn. openers: those that read them back."""

@@ -10,10 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from ...model import ToolCall
-from ...parsing.sink import Body, Sink
+from ...parsing.cursor import Cursor, Make, Steps
 from ...parsing.text.grammar import Opener
 from ..prompt.escaping import arguments_json, dump
-from .openers import Make, opener
+from .openers import opener
 
 WriteCalls = Callable[[Sequence[ToolCall]], str | None]
 """The calls of one turn in the family's syntax; None where it has no way to write them."""
@@ -31,7 +31,7 @@ class Shape(ABC):
     close: str
 
     @abstractmethod
-    def __call__(self, sink: Sink, /) -> Body:
+    def __call__(self, c: Cursor, /) -> Steps[None]:
         """The reader, after the opening marker."""
 
     @abstractmethod

@@ -28,11 +28,11 @@ import msgspec
 
 from ...model import ToolCall
 from ...parsing.calls.slot_layout import Layout
-from ...parsing.calls.slots import SlotCalls
-from ...parsing.sink import Body, Sink
+from ...parsing.calls.slots import read_slots
+from ...parsing.cursor import Cursor, Make, Steps
 from ...parsing.text.grammar import Opener, beginnings
 from .. import markup
-from .openers import Make, fork, opener
+from .openers import fork, opener
 from .round_trip import comes_back
 from .shape import TAG, Shape, WriteCalls
 
@@ -104,9 +104,9 @@ class Slots(Shape):
 
     # -- what is derived -----------------------------------------------------------------------------------------------
 
-    def __call__(self, sink: Sink) -> Body:
+    def __call__(self, c: Cursor) -> Steps[None]:
         """The reader, after the opening marker."""
-        return SlotCalls(sink, self.layout(markup.turn_markers()))
+        return read_slots(c, self.layout(markup.turn_markers()))
 
     @functools.lru_cache(maxsize=256)  # noqa: B019 - declarations live as long as the program
     def layout(self, tails: tuple[str, ...] = ()) -> Layout:
@@ -429,4 +429,4 @@ def slot_calls(**parts: Any) -> Make:
     def layout(tails: tuple[str, ...]) -> Layout:
         return Layout(tails=tails, **parts)
 
-    return lambda sink: SlotCalls(sink, layout(markup.turn_markers()))
+    return lambda c: read_slots(c, layout(markup.turn_markers()))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from ..cursor import Cursor, CursorReader, NotACall, Steps
-from ..sink import Sink
+from ..cursor import Cursor, NotACall, Steps
 from ..values.literal_reader import Notation
 from .call_arguments import literal_call
 
@@ -47,17 +46,8 @@ class GemmaSyntax:
         object.__setattr__(self, "notation", notation)
 
 
-class GemmaCalls(CursorReader):
-    """Reads `call:…{…}`, repeated, and the closing marker. See `Body`."""
-
-    __slots__ = ()
-
-    def __init__(self, sink: Sink, syntax: GemmaSyntax) -> None:
-        cursor = Cursor(sink)
-        super().__init__(cursor, _calls(cursor, syntax))
-
-
-def _calls(cursor: Cursor, syntax: GemmaSyntax) -> Steps[None]:
+def read_gemma(cursor: Cursor, syntax: GemmaSyntax) -> Steps[None]:
+    """Read `call:…{…}`, repeated, and the closing marker."""
     sink = cursor.sink
     close = (syntax.close,)
     first = True

@@ -19,9 +19,8 @@ import re
 from collections.abc import Callable
 
 from ...json_schema.types import declared_types
-from ..cursor import COMMENT, Cursor, CursorReader, NotACall, Steps, behind_comments
+from ..cursor import COMMENT, Cursor, NotACall, Steps, TextOver, behind_comments
 from ..patterns import anywhere
-from ..sink import Sink
 from ..values.json_spelling import quoted
 from .call_arguments import CallArguments
 from .harmony_words import Words, called
@@ -71,35 +70,17 @@ _NOBODY = frozenset({"assistant", _USER, _SELF, "all"})
 _ALSO_TOLD = {"commentary": False, "developer": True}
 
 
-class HarmonyMessage(CursorReader):
-    """Reads one message. `opening` is the marker that began it. See `Body`.
+def read_message(c: Cursor, opening: str = "", *, tags: str = "") -> Steps[None]:
+    """Read one message. `opening` is the marker that began it, if not the one in the text.
 
-    tags: a tag with which calls begin in the text of a message to a tool; somebody else reads them.
+    tags: a tag with which calls begin in the text of a message to a tool; another reader reads them.
     """
-
-    __slots__ = ("_message",)
-
-    def __init__(self, sink: Sink, opening: str, *, tags: str = "") -> None:
-        cursor = Cursor(sink)
-        self._message = _Message(cursor, opening, tags)
-        super().__init__(cursor, self._message.read())
-
-    def finish(self, *, cut: bool) -> None:
-        """See `Body.finish`."""
-        message, cursor = self._message, self._cursor
-        if message.header in _STARTS or (cut and message.header not in {None, _TO}):
-            cursor.sink.accept()  # the beginning of a message that never came
-        if message.thinks:
-            # What ends a message may end the answer, and such tokens are left out: it is taken to be whole.
-            message.end_thought()
-        if message.words is not None:
-            message.words.finish(cut=cut)
-        if message.called is not None:
-            message.start()  # the end is reported when this is asked again
-        elif message.plain and not cut:
-            message.end_plain()
-        else:
-            super().finish(cut=cut)
+    message = _Message(c, opening or c.opening, tags)
+    try:
+        yield from message.read()
+    except TextOver:
+        yield from message.text_over()
+        raise
 
 
 class _Message:
@@ -143,6 +124,21 @@ class _Message:
             yield from self.words.from_call(name or "")
         elif self.called is not None:
             yield from self._call()
+
+    def text_over(self) -> Steps[None]:
+        """The text ends in the message."""
+        cursor = self._cursor
+        if self.header in _STARTS or (cursor.cut and self.header not in {None, _TO}):
+            cursor.sink.accept()  # the beginning of a message that never came
+        if self.thinks:
+            # What ends a message may end the answer, and such tokens are left out: it is taken to be whole.
+            self.end_thought()
+        if self.called is not None:
+            self.start()
+            yield
+        elif self.plain and not cursor.cut:
+            self.end_plain()
+            yield
 
     def start(self) -> None:
         """The call starts."""

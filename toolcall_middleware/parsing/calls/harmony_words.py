@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ..cursor import Cursor, CursorReader, NotACall, Steps
+from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import anywhere
-from ..sink import Sink
 from .call_arguments import CallArguments
 
 _ANALYSIS, _FINAL = "analysis", "final"
@@ -49,23 +48,12 @@ def called(recipient: str, offered: Callable[[str], bool]) -> str:
     return name or written
 
 
-class HarmonyWords(CursorReader):
-    """Reads the messages of an answer from the header of one on. See `Body`.
+def read_words(c: Cursor, *, strict: bool = False) -> Steps[None]:
+    """Read the messages of an answer from the header of one on.
 
     strict: it is one only where it begins a call of an offered tool, if it names a recipient.
     """
-
-    __slots__ = ("_words",)
-
-    def __init__(self, sink: Sink, *, strict: bool = False) -> None:
-        cursor = Cursor(sink)
-        self._words = Words(cursor, strict=strict)
-        super().__init__(cursor, self._words.read())
-
-    def finish(self, *, cut: bool) -> None:
-        """See `Body.finish`."""
-        self._words.finish(cut=cut)
-        super().finish(cut=cut)
+    yield from Words(c, strict=strict).read()
 
 
 class Words:
@@ -81,7 +69,16 @@ class Words:
         self._begins = False  # the text ends in the recipient of a message
 
     def read(self) -> Steps[None]:
-        """All messages, up to the final one or to what is none."""
+        """Read all messages, up to the final one or to what is none."""
+        try:
+            yield from self._messages()
+        except TextOver:
+            self.end_thought()
+            if self._begins and self._cursor.cut:
+                self._cursor.sink.accept()  # a message that never came
+            raise
+
+    def _messages(self) -> Steps[None]:
         cursor = self._cursor
         while True:
             channel = yield from self._header()
@@ -106,12 +103,6 @@ class Words:
         if self._thinks:
             self._thinks = False
             self._cursor.sink.end_reasoning()
-
-    def finish(self, *, cut: bool) -> None:
-        """The text is over."""
-        self.end_thought()
-        if self._begins and cut:
-            self._cursor.sink.accept()  # a message that never came
 
     def _some(self) -> Steps[None]:
         """Where the text ends, nothing is decided."""

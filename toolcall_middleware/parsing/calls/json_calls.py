@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..cursor import COMMENT, MAX_GAP, Cursor, CursorReader, NotACall, Steps, TextOver, Unreadable, behind_comments
+from ..cursor import COMMENT, MAX_GAP, Cursor, NotACall, Steps, TextOver, Unreadable, behind_comments
 from ..patterns import WHITE_SPACE
-from ..sink import Sink
 from ..values.json_reader import JsonReader
 from ..values.json_spelling import decode
 from .call_arguments import CallArguments
@@ -88,18 +87,8 @@ class _Broken(Exception):
     """The object's own syntax ends here."""
 
 
-class JsonCalls(CursorReader):
-    """Reads such calls behind their marker."""
-
-    __slots__ = ()
-
-    def __init__(self, sink: Sink, syntax: JsonCallSyntax) -> None:
-        cursor = Cursor(sink)
-        super().__init__(cursor, _calls(cursor, syntax))
-
-
-def _calls(c: Cursor, syntax: JsonCallSyntax) -> Steps[None]:
-    """Call after call, and the list, fence and closing marker around them."""
+def read_json(c: Cursor, syntax: JsonCallSyntax) -> Steps[None]:
+    """Read call after call, and the list, fence and closing marker around them."""
     char, in_list = yield from _before_call(c, syntax, in_list=syntax.in_list)
     while char == "{":
         proven = syntax.bare and in_list and c.sink.committed  # after a call, a list's entries need no further proof

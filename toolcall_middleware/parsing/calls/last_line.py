@@ -7,35 +7,26 @@ Nothing of them is told before the text ends: what stands behind them may show t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from ..cursor import Cursor, CursorReader, NotACall, Steps
+from ..cursor import Cursor, CursorReader, Make, NotACall, Steps
 from ..events import CallArgs, CallEnd, CallStart, Event
 from ..patterns import anywhere
-from ..sink import Body, Mode, Sink
+from ..sink import Mode, Sink
 
 MAX_HELD = 1 << 16
 """Characters of a line that is held until the text ends: a longer one is text."""
 
 
-class LastLine(CursorReader):
-    """Reads such calls, by another reader that tells of them to nobody else. See `Body`.
+def read_last_line(cursor: Cursor, make: Make, ends: tuple[str, ...]) -> Steps[None]:
+    """Read such calls by the reader of `make`, which reports to a sink of its own.
 
-    ends: what may stand behind them besides white space, because it ends the call or the turn.
+    ends: what may follow them besides white space, because it ends the call or the turn.
     """
-
-    __slots__ = ()
-
-    def __init__(self, sink: Sink, make: Callable[[Sink], Body], ends: tuple[str, ...]) -> None:
-        cursor = Cursor(sink)
-        super().__init__(cursor, _calls(cursor, make, ends))
-
-
-def _calls(cursor: Cursor, make: Callable[[Sink], Body], ends: tuple[str, ...]) -> Steps[None]:
     events: list[Event] = []
     inner = Sink(cursor.sink.offered, cursor.sink.schema, _drop, unknown="text", keep_raw=False)
     inner.events = events
-    body = make(inner)
+    place = Cursor(inner)
+    body = CursorReader(place, make(place))
     read = 0
     while not body.done:
         before = cursor.i
@@ -60,7 +51,7 @@ def _calls(cursor: Cursor, make: Callable[[Sink], Body], ends: tuple[str, ...]) 
                 yield
 
 
-def _step(cursor: Cursor, inner: Sink, body: Body) -> bool:
+def _step(cursor: Cursor, inner: Sink, body: CursorReader) -> bool:
     """Let the reader of the calls go on, as `text.markup.Markup.read` does; whether one of them was refused."""
     while True:
         begin = cursor.i

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..cursor import COMMENT, MAX_GAP, Cursor, CursorReader, NotACall, Steps, TextOver, behind_comments
+from ..cursor import COMMENT, MAX_GAP, Cursor, NotACall, Steps, TextOver, behind_comments
 from ..patterns import TOOL_NAME, WHITE_SPACE
-from ..sink import Sink
 from .call_arguments import CallArguments
 
 FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")
@@ -57,17 +56,8 @@ class NamedSyntax:
         return (*self.item, *self.close)
 
 
-class NamedCalls(CursorReader):
-    """Reads such calls. See `Body`."""
-
-    __slots__ = ()
-
-    def __init__(self, sink: Sink, syntax: NamedSyntax) -> None:
-        cursor = Cursor(sink)
-        super().__init__(cursor, _calls(cursor, syntax))
-
-
-def _calls(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
+def read_named(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
+    """Read call after call, up to the closing marker."""
     fresh = True  # no name has been read yet
     while True:
         if syntax.item and not (yield from _item(cursor, syntax, fresh=fresh)):

@@ -15,9 +15,8 @@ from typing import Literal
 
 from ...json_schema.pointer import Scope
 from ...json_schema.types import STRING
-from ..cursor import Cursor, CursorReader, NotACall, Steps, TextOver
+from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import WHITE_SPACE
-from ..sink import Sink
 from ..values.json_spelling import quoted
 from ..values.typing import Place, Places, json_of, types_at
 
@@ -41,18 +40,8 @@ class _Element:
     inner: dict[str, list[str]] = field(default_factory=dict)
 
 
-class NestedCalls(CursorReader):
-    """Reads such calls after the marker that opens them all. block: the name of the tag around them. See `Body`."""
-
-    __slots__ = ()
-
-    def __init__(self, sink: Sink, mark: str, block: str) -> None:
-        cursor = Cursor(sink)
-        super().__init__(cursor, _calls(cursor, mark, block))
-
-
-def _calls(c: Cursor, mark: str, block: str) -> Steps[None]:
-    """One call after another, up to the closing tag around them or to what is no call."""
+def read_nested(c: Cursor, mark: str, block: str) -> Steps[None]:
+    """Read one call after another, after the marker that opens them all. block: the name of the tag around them."""
     while True:
         try:
             name = yield from _opening(c, mark, block)

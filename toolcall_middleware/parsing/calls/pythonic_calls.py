@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..cursor import Cursor, CursorReader, NotACall, Steps
+from ..cursor import Cursor, NotACall, Steps
 from ..patterns import WHITE_SPACE
-from ..sink import Sink
 from ..values.literal_reader import Notation
 from .call_arguments import literal_call
 
@@ -40,17 +39,8 @@ class PythonicSyntax:
     """The calls may come a second time directly behind the closing marker, and the marker again: no answer, that."""
 
 
-class PythonicCalls(CursorReader):
-    """Reads such calls. See `Body`."""
-
-    __slots__ = ()
-
-    def __init__(self, sink: Sink, syntax: PythonicSyntax) -> None:
-        cursor = Cursor(sink)
-        super().__init__(cursor, _calls(cursor, syntax))
-
-
-def _calls(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
+def read_python(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
+    """Read list after list of calls, or call after call."""
     while True:
         listed = yield from _open(cursor, syntax)
         if listed is None:

@@ -10,8 +10,7 @@ The observation is the tool's to make: a model that writes one speaks for somebo
 
 from __future__ import annotations
 
-from ..cursor import MAX_GAP, Cursor, CursorReader, NotACall, Steps
-from ..sink import Sink
+from ..cursor import MAX_GAP, Cursor, NotACall, Steps
 from .call_arguments import CallArguments
 from .named_calls import FENCE, before_arguments
 
@@ -19,17 +18,9 @@ OBSERVATION = "Observation:"
 _MAX_FENCE = 32
 
 
-class ReactCall(CursorReader):
-    """Reads such a call behind `Action Input:`. name: what stands behind `Action:`. See `Body`."""
-
-    __slots__ = ()
-
-    def __init__(self, sink: Sink, name: str) -> None:
-        cursor = Cursor(sink)
-        super().__init__(cursor, _call(cursor, name))
-
-
-def _call(cursor: Cursor, name: str) -> Steps[None]:
+def read_react(cursor: Cursor) -> Steps[None]:
+    """Read such a call after `Action Input:`."""
+    name = cursor.opening.split("\n")[0].partition(":")[2].strip()
     fenced = yield from _fence(cursor)
     if (yield from before_arguments(cursor)) != "{":
         raise NotACall

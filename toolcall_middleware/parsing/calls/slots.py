@@ -13,9 +13,8 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from ...json_schema.types import declared_types
-from ..cursor import Cursor, CursorReader, NotACall, Steps, TextOver
+from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import WHITE_SPACE
-from ..sink import Sink
 from ..values.json_spelling import decode, quoted
 from ..values.typing import repaired_json
 from .call_arguments import CallArguments
@@ -36,18 +35,8 @@ _WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "pr
 _WRAPPED = tuple(f"</{name}>" for name in sorted(_WRAPPERS))
 
 
-class SlotCalls(CursorReader):
-    """Reads such calls after their opening marker. See `Body`."""
-
-    __slots__ = ()
-
-    def __init__(self, sink: Sink, layout: Layout) -> None:
-        cursor = Cursor(sink)
-        super().__init__(cursor, _calls(cursor, layout))
-
-
-def _calls(c: Cursor, layout: Layout) -> Steps[None]:
-    """One call after another, up to the closing marker or to what is no call."""
+def read_slots(c: Cursor, layout: Layout) -> Steps[None]:
+    """Read one call after another, up to the closing marker or to what is no call."""
     first = True
     while True:
         try:

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..cursor import Make
 from ..patterns import Anywhere, anywhere
-from ..sink import Body, Sink
 from ..trie import Trie, chars_of
 
 _LOOK_AHEAD = 3  # characters behind a marker's first one
@@ -25,20 +25,12 @@ class Where(enum.Enum):
     FENCE = 3  # first in a fence of its own, and nowhere else
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a body may want to know when it is made: the text that opened it and where it stands."""
-
-    opening: str
-    at_start: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opener:
     """One way in which calls begin. Compared by identity: a grammar of sixty is looked up for each answer."""
 
-    body: Callable[[Sink, Context], Body]
-    """Makes the reader of what follows."""
+    body: Make
+    """Begins the reader of the text that follows."""
     marker: str = ""
     """Literal text that opens the calls. Where a literal does not do, `pattern` and `partial` are given instead."""
     pattern: str = ""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..sink import Body, Mode, Sink
-from .grammar import Context, Opener
+from ..cursor import Cursor, CursorReader
+from ..sink import Mode, Sink
+from .grammar import Opener
 from .output import Output
 
 Fence = tuple[str, int]  # its character and how many of it
@@ -48,7 +49,7 @@ class Markup:
     def __init__(self, sink: Sink, out: Output) -> None:
         self._sink = sink
         self._out = out
-        self.body: Body | None = None
+        self.body: CursorReader | None = None
         self.fence: Fence | None = None
         """The code fence that the markup stands in."""
         self.moved = False
@@ -65,7 +66,7 @@ class Markup:
         before: a fence's first line that belongs to the markup. fence: that fence, or the one around a call before.
         """
         out, sink = self._out, self._sink
-        context = Context(opening, out.at_start)
+        cursor = Cursor(sink, opening, at_start=out.at_start)
         sink.mode = Mode.HOLD
         sink.committed = False
         if sink.arguments is not None:
@@ -78,7 +79,7 @@ class Markup:
             out.close_gap()
             sink.held.insert(0, gap)
             lead = len(gap)
-        self.body = opener.body(sink, context)
+        self.body = CursorReader(cursor, opener.body(cursor))
         self.fence = fence
         self._marked = opener.consume and opening[0] in "<["
         self.moved = opener.consume
