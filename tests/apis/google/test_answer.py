@@ -15,7 +15,6 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from tests.helpers.google_fake import Answer, answer, call, events, text, usage, wire
 from tests.helpers.stream_rules import check_stream, check_whole
-from toolcall_middleware.apis.google.partial_arguments import PartialArguments
 from toolcall_middleware.apis.google.translation import GoogleTranslation
 from toolcall_middleware.errors import ToolCallError
 
@@ -420,42 +419,6 @@ def test_an_error_in_the_stream_ends_it(listed: bool) -> None:
 def test_nonsense_in_the_stream_ends_it() -> None:
     made = chunks(streamed(b"data: <html>\n\n" + events(PIECES[2])))
     assert [one["error"]["code"] for one in made] == ["upstream_error"]
-
-
-# -- arguments in pieces (Vertex AI) -------------------------------------------------------------------------------
-
-
-def partial(*pieces: dict[str, Any], name: str | None = None, goes_on: bool = True) -> types.Part:
-    made = [types.PartialArg.model_validate(piece) for piece in pieces]
-    return types.Part(
-        function_call=types.FunctionCall(name=name, partial_args=made or None, will_continue=goes_on or None)
-    )
-
-
-def test_arguments_in_pieces_are_put_together() -> None:
-    data = events(
-        answer(partial(name="f"), reason=None),
-        answer(partial({"jsonPath": "$.city", "stringValue": "New ", "willContinue": True}), reason=None),
-        answer(partial({"jsonPath": "$.city", "stringValue": "Delhi"}), reason=None),
-        answer(partial({"jsonPath": "$.n", "numberValue": 2.0}), reason=None),
-        answer(partial({"jsonPath": "$.items[0].ok", "boolValue": True}), reason=None),
-        answer(partial({"jsonPath": "$.items[1]['a b']", "nullValue": "NULL_VALUE"}), reason=None),
-        answer(partial(goes_on=False), reason=None),
-        answer(call("g", x=1)),
-    )  # fmt: skip
-    _, _, calls, reasons = folded(streamed(data))
-    assert [(name, json.loads(arguments)) for name, arguments, _ in calls] == [
-        ("f", {"city": "New Delhi", "n": 2, "items": [{"ok": True}, {"a b": None}]}),
-        ("g", {"x": 1}),
-    ]
-    assert reasons == ["tool_calls"]
-
-
-@pytest.mark.parametrize("path", ["", "x", "$", "$..a", "$.a[", "$.a[-1]", "$[*]", 7, None, "$" + ".a" * 100])
-def test_a_path_that_cannot_be_read_is_left_out(path: Any) -> None:
-    arguments = PartialArguments({"kept": 1})
-    arguments.feed([{"jsonPath": path, "stringValue": "x"}, "no piece", {"jsonPath": "$.b[5]", "stringValue": "far"}])
-    assert arguments.value() in ({"kept": 1}, {"kept": 1, "b": []})
 
 
 # -- errors --------------------------------------------------------------------------------------------------------

@@ -53,59 +53,56 @@ def refused(schema: Any) -> ToolCallError:
         ({"type": "string"}, {"type": "string"}),
         ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
         ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
-        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"type": ["integer", "null"]}),
-        ({"oneOf": [{"type": "null"}, {"type": "boolean"}]}, {"type": ["boolean", "null"]}),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+        ({"oneOf": [{"type": "null"}, False, {"type": "boolean"}]}, {"anyOf": [{"type": "null"}, {"type": "boolean"}]}),
         ({"type": "null"}, {"type": "null"}),
         ({"const": "a"}, {"type": "string", "enum": ["a"]}),
         ({"const": 5}, {"type": "integer", "enum": [5]}),
         ({"const": 1.5}, {"type": "number", "enum": [1.5]}),
-        ({"const": True}, {"type": "boolean", "description": "(Always true.)"}),
+        ({"const": True}, {"type": "boolean"}),
         ({"enum": [2, 3, 1]}, {"type": "integer", "enum": [2, 3, 1]}),
         ({"enum": [1, 2, 3], "const": 2}, {"type": "integer", "enum": [2]}),
+        ({"type": "number", "enum": [1, 2.5]},
+         {"anyOf": [{"type": "integer", "enum": [1]}, {"type": "number", "enum": [2.5]}]}),
         ({"enum": ["a", None]}, {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]}),
-        ({"enum": ["", "a"]}, {"type": "string", "description": '(One of ["", "a"].)'}),
+        ({"enum": ["", "a"]}, {"type": "string"}),
         ({"type": "string", "enum": ["a", 1]}, {"type": "string", "enum": ["a"]}),
-        ({"oneOf": [{"const": "a"}, {"const": "b"}]}, {"type": "string", "enum": ["a", "b"]}),
-        ({"type": "integer", "exclusiveMinimum": 0}, {"type": "integer", "minimum": 1}),
-        ({"type": "integer", "exclusiveMaximum": 2.5}, {"type": "integer", "maximum": 2}),
-        ({"type": "integer", "minimum": 3, "exclusiveMinimum": 0}, {"type": "integer", "minimum": 3}),
-        ({"type": "integer", "minimum": 0, "exclusiveMinimum": True}, {"type": "integer", "minimum": 1}),
+        (
+            {"oneOf": [{"const": "a"}, {"const": "b"}]},
+            {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "string", "enum": ["b"]}]},
+        ),
+        ({"type": "integer", "minimum": 3}, {"type": "integer", "minimum": 3}),
+        (
+            {"type": "integer", "minimum": 0, "exclusiveMinimum": True},
+            {"type": "integer", "minimum": 0, "description": "(exclusiveMinimum: true)"},
+        ),
         (
             {"type": "number", "exclusiveMinimum": 0, "description": "Size"},
-            {"type": "number", "minimum": 0, "description": "Size (More than 0.)"},
+            {"type": "number", "description": "Size (exclusiveMinimum: 0)"},
         ),
-        ({"type": "number", "multipleOf": 0.5}, {"type": "number", "description": "(A multiple of 0.5.)"}),
+        ({"type": "number", "multipleOf": 0.5}, {"type": "number", "description": "(multipleOf: 0.5)"}),
         ({"type": "string", "format": "date-time"}, {"type": "string", "format": "date-time"}),
-        ({"type": "string", "format": "uri"}, {"type": "string", "description": "(Format uri.)"}),
+        ({"type": "string", "format": "uri"}, {"type": "string", "description": '(format: "uri")'}),
         ({"type": "integer", "format": "int64"}, {"type": "integer", "format": "int64"}),
         (
             {"type": "string", "pattern": "^a+$", "minLength": 1, "maxLength": 9, "default": "a", "title": "A"},
             {
                 "type": "string", "title": "A",
-                "description": '(Matching ^a+$; minLength 1; maxLength 9; default "a".)',
+                "description": '(pattern: "^a+$", minLength: 1, maxLength: 9, default: "a")',
             },
         ),
         (
             {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2, "uniqueItems": True},
             {
                 "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2,
-                "description": "(No item twice.)",
+                "description": "(uniqueItems: true)",
             },
         ),
         (
             {"type": ["string", "integer", "null"], "minimum": 3, "description": "A size"},
-            {
-                "anyOf": [
-                    {"type": "integer", "minimum": 3, "description": "A size"},
-                    {"type": "string", "description": "A size"},
-                    {"type": "null", "description": "A size"},
-                ]
-            },
+            {"type": ["string", "integer", "null"], "minimum": 3, "description": "A size"},
         ),
-        (
-            {"properties": {"y": {"type": "string"}}},
-            {"type": ["object", "null"], "properties": {"y": {"type": "string"}}},
-        ),
+        ({"properties": {"y": {"type": "string"}}}, {"properties": {"y": {"type": "string"}}}),
         (
             {"type": "object", "additionalProperties": {"type": "object", "properties": {"z": {"type": "integer"}}}},
             {"type": "object", "additionalProperties": {"type": "object", "properties": {"z": {"type": "integer"}}}},
@@ -123,16 +120,16 @@ def refused(schema: Any) -> ToolCallError:
         ),
         (
             {"type": "array", "items": [{"type": "string"}], "additionalItems": {"type": ["null", "integer"]}},
-            {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": ["integer", "null"]}},
+            {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": ["null", "integer"]}},
         ),
         (
             {"allOf": [{"type": "array", "prefixItems": [{"type": "string"}]},
-                       {"type": "array", "prefixItems": [{"enum": ["a"]}, {"type": "number"}]}]},
-            {"type": "array", "prefixItems": [{"type": "string", "enum": ["a"]}, {"type": "number"}]},
+                       {"type": "array", "maxItems": 2, "prefixItems": [{"enum": ["a"]}, {"type": "number"}]}]},
+            {"type": "array", "maxItems": 2, "prefixItems": [{"type": "string"}]},
         ),
         ({"type": "array"}, {"type": "array"}),
         ({}, {}),
-        ({"description": "anything", "default": 3}, {"description": "anything (Default 3.)"}),
+        ({"description": "anything", "default": 3}, {"description": "anything (default: 3)"}),
     ],
 )  # fmt: skip
 def test_a_schema_in_googles_keywords(schema: Any, expected: Any) -> None:
@@ -150,7 +147,7 @@ def test_a_narrowing_without_a_keyword_is_described_in_words() -> None:
             },
         }
     )["parametersJsonSchema"]["properties"]
-    assert made["name"] == {"type": "string", "description": "Name (Format uri; matching ^a$; maxLength 3.)"}
+    assert made["name"] == {"type": "string", "description": 'Name (format: "uri", pattern: "^a$", maxLength: 3)'}
     assert made["size"] == {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]}
 
 
@@ -198,22 +195,14 @@ def test_all_of_is_one_schema_with_every_property() -> None:
     }
 
 
-def test_what_stands_beside_a_choice_goes_into_each_of_its_branches() -> None:
-    made = one(
-        {
-            "type": "object",
-            "description": "either",
-            "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
-            "anyOf": [{"required": ["a"]}, {"required": ["b"], "description": "the other"}],
-        }
-    )
-    properties = {"a": {"type": "string"}, "b": {"type": "string"}}
-    assert made == {
-        "anyOf": [
-            {"type": "object", "properties": properties, "required": ["a"], "description": "either"},
-            {"type": "object", "properties": properties, "required": ["b"], "description": "the other"},
-        ]
+def test_what_stands_beside_a_choice_stays_there() -> None:
+    schema = {
+        "type": "object",
+        "description": "either",
+        "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+        "anyOf": [{"type": "object", "description": "one"}, {"type": "object", "description": "the other"}],
     }
+    assert one(schema) == schema
 
 
 @pytest.mark.parametrize(
@@ -244,8 +233,8 @@ def test_a_choice_at_the_top_stays_an_object() -> None:
         ({"properties": {"n": {"const": {"a": 1}}}}, ["enum of arrays or objects"], ".properties.n.enum"),
         ({"dependentRequired": {"a": ["b"]}}, ["dependentRequired"], ".dependentRequired"),
         ({"properties": {"n": False}, "required": ["n"]}, ["schema that nothing fits"], ".properties.n"),
-        ({"properties": {"n": {"allOf": [{"type": "string"}, {"type": "integer"}]}}, "required": ["n"]},
-         ["schema that nothing fits"], ".properties.n"),
+        ({"properties": {"n": {"type": "string", "enum": [1]}}}, ["schema that nothing fits"], ".properties.n"),
+        ({"properties": {"n": {"items": [False]}}}, ["schema that nothing fits"], ".properties.n.prefixItems[0]"),
         ({"properties": {"n": {"$dynamicRef": "#m"}}}, ["$dynamicRef"], None),
         ({"properties": {"a": {"not": {}}, "n": {"contains": {"type": "string"}}}}, ["not", "contains"], None),
     ],
@@ -270,12 +259,9 @@ def test_a_schema_that_may_not_be_there_is_not_offered() -> None:
     assert made["parametersJsonSchema"]["properties"] == {"m": {"type": "string"}}
 
 
-@pytest.mark.parametrize("union", [False, True])
-def test_a_schema_that_explodes_is_refused_quickly(union: bool) -> None:
+def test_a_schema_that_explodes_is_refused_quickly() -> None:
     def level(number: int) -> dict[str, Any]:
         inner = {"$ref": f"#/$defs/d{number + 1}"}
-        if union:
-            return {"allOf": [{"anyOf": [inner, {"type": "string"}]}, {"anyOf": [inner, {"type": "integer"}]}]}
         return {"type": "object", "properties": {"x": inner, "y": inner}}
 
     definitions = {f"d{number}": level(number) for number in range(40)} | {"d40": {"type": "string"}}
@@ -290,7 +276,6 @@ def _referred(definition: dict[str, Any], times: int = 3000) -> dict[str, Any]:
     return {"$defs": {"e": definition}, "properties": {f"p{number}": reference for number in range(times)}}
 
 
-_WIDE = {f"p{number}": {"type": "string"} for number in range(3000)}
 _NAMES = [str(number) for number in range(3000)]
 
 
@@ -301,23 +286,6 @@ _NAMES = [str(number) for number in range(3000)]
         pytest.param(
             {**_referred({"enum": _NAMES}), "properties": {"x": {"allOf": [{"$ref": "#/$defs/e"}] * 3000}}},
             id="merged lists",
-        ),
-        pytest.param(
-            {"properties": {"x": {"properties": _WIDE, "anyOf": [{"required": [name]} for name in _WIDE]}}},
-            id="wide branches",
-        ),
-        pytest.param(
-            {
-                "properties": {
-                    "x": {
-                        "allOf": [
-                            {"anyOf": [{"properties": {f"{letter}{number}": {}}} for number in range(300)]}
-                            for letter in "ab"
-                        ]
-                    }
-                }
-            },
-            id="products",
         ),
         pytest.param(
             {"properties": {"x": {"allOf": [{"properties": {name: {}}} for name in _NAMES]}}}, id="merged properties"

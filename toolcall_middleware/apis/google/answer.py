@@ -1,7 +1,6 @@
 """Google's answers as OpenAI's: candidates, calls, reasons, usage, errors. Streams share it (stream.py).
 
-A stream's pieces are whole GenerateContentResponses: text and thoughts come in pieces, a call in one (Vertex can send
-a call's arguments in pieces, when asked to, which we never do; they are put together all the same).
+A stream's pieces are whole GenerateContentResponses: text and thoughts come in pieces, a call in one.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from ...errors import ToolCallError
 from ...wire import openai
 from ...wire.new_call_id import ALPHABET, new_call_id
 from ..context_errors import CONTEXT, is_context_error
-from .partial_arguments import PartialArguments
 
 _ID_CHARACTERS = frozenset(ALPHABET + "_-.:")
 _MAX_ID = 64
@@ -81,14 +79,13 @@ class Delta:
 class Candidate:
     """One candidate over all pieces of an answer."""
 
-    __slots__ = ("_ids", "_partial", "begun", "calls", "finished")
+    __slots__ = ("_ids", "begun", "calls", "finished")
 
     def __init__(self) -> None:
         self.calls = 0
         self.begun = False
         self.finished = False
         self._ids: set[str] = set()
-        self._partial: tuple[dict[str, Any], PartialArguments] | None = None
 
     def read(self, candidate: dict[str, Any]) -> Delta:
         """The next piece."""
@@ -100,7 +97,6 @@ class Candidate:
                 self._part(part, delta)
         reason = candidate.get("finishReason")
         if isinstance(reason, str) and reason:
-            self._end_partial(delta)
             if reason in _FAULTS:
                 delta.fault = _fault(reason, candidate.get("finishMessage"))
             delta.reason = reason
@@ -127,27 +123,8 @@ class Candidate:
         if isinstance(signature, str) and signature:
             delta.signature = signature
 
-    # -- calls ---------------------------------------------------------------------------------------------------
-
     def _call(self, call: dict[str, Any], signature: str | None, delta: Delta) -> None:
-        pieces, goes_on = call.get("partialArgs"), call.get("willContinue") is True
-        if self._partial is None and not pieces and not goes_on:
-            self._give(call, call.get("args"), signature, delta)
-            return
-        if self._partial is None or call.get("name"):
-            self._end_partial(delta)
-            self._partial = ({**call, "signature": signature}, PartialArguments(call.get("args")))
-        self._partial[1].feed(pieces)
-        if not goes_on:
-            self._end_partial(delta)
-
-    def _end_partial(self, delta: Delta) -> None:
-        if self._partial is not None:
-            (call, arguments), self._partial = self._partial, None
-            self._give(call, arguments.value(), call["signature"], delta)
-
-    def _give(self, call: dict[str, Any], args: Any, signature: str | None, delta: Delta) -> None:
-        given = call.get("id")
+        given, args = call.get("id"), call.get("args")
         good = isinstance(given, str) and 0 < len(given) <= _MAX_ID and _ID_CHARACTERS.issuperset(given)
         call_id = str(given) if good and given not in self._ids else new_call_id()
         self._ids.add(call_id)
