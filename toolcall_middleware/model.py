@@ -12,9 +12,6 @@ LOADED_FIELD = "toolcall_loaded"
 DEFERRED_FIELD = "toolcall_deferred"
 """The field of a chat completion for tools that may be called and that the model is not shown: a list as in `tools`."""
 
-GRAMMAR_FIELD = "toolcall_grammar"
-"""Set on a chat completion's tool by a face that made it of a custom tool with a grammar: `Tool.grammar`."""
-
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Tool:
@@ -30,9 +27,6 @@ class Tool:
     loaded: bool = False
     """Whether its definition stands in the conversation, where a search loaded it: the prompt's front leaves it out, so
     that it keeps its bytes."""
-    grammar: str = ""
-    """A pattern of JSON Schema that the text of a custom tool fits, its parameter `input`, where its grammar is one
-    (json_schema/grammars): its calls are constrained as those of a strict tool are."""
 
 
 class ChoiceMode(enum.Enum):

@@ -15,7 +15,6 @@ import msgspec
 
 from ..lru_cache import LRUCache
 from ..model import ToolSet
-from .grammars.text import with_grammar
 from .metaschema import dialect_of
 from .rules import MAX_FAULTS, Deadline, NotChecked, Rules, TookTooLong, short
 from .unevaluated import unevaluated_rules
@@ -70,7 +69,7 @@ class ArgumentChecker:
     def _validator(self, name: str) -> Any:
         made = self._made.get(name)
         if made is None:
-            made = self._made[name] = _validator(with_grammar(self._tools.by_name[name]), self._deadline)
+            made = self._made[name] = _validator(self._tools.by_name[name].parameters, self._deadline)
         return made
 
 

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..errors import ToolCallError, kind, shown
-from ..json_schema.grammars.text import text_pattern
 from ..json_schema.validate_schema import MAX_VALUES, SchemaChecker, SchemaFault
 from ..lru_cache import LRUCache
-from ..model import GRAMMAR_FIELD, LOADED_FIELD, Tool, ToolSet
+from ..model import LOADED_FIELD, Tool, ToolSet
 from ..wire.json_input import DECODE_ERRORS, decode, not_json
 
 
@@ -110,11 +109,10 @@ def with_types(raw: bytes) -> bytes:
 
 
 def _typed(entry: msgspec.Raw) -> msgspec.Raw:
-    if _TYPE.decode(entry).type is not None and all(name not in bytes(entry) for name in _OF_FACES):
+    if _TYPE.decode(entry).type is not None and _OF_FACES not in bytes(entry):
         return entry
     fields = _TOOL.decode(entry)
     fields.pop(LOADED_FIELD, None)
-    fields.pop(GRAMMAR_FIELD, None)
     if _TYPE.decode(entry).type is not None:
         return msgspec.Raw(msgspec.json.encode(fields))
     fields.pop("type", None)
@@ -131,7 +129,7 @@ class _Type(msgspec.Struct):
     type: str | None = None
 
 
-_OF_FACES = (LOADED_FIELD.encode(), GRAMMAR_FIELD.encode())
+_OF_FACES = LOADED_FIELD.encode()
 _TYPE = msgspec.json.Decoder(_Type)
 _TOOL = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -195,9 +193,6 @@ class _Reader:
             raise ToolCallError("invalid_tool_schema", message, param=where)
         if entry.get(LOADED_FIELD) is True:
             tool = replace(tool, loaded=True)
-        match entry.get(GRAMMAR_FIELD):
-            case str(pattern) if self._schemas.check_pattern(pattern) is None:
-                tool = replace(tool, grammar=pattern)
         self.tools[tool.name] = tool
 
     def _function(self, inner: dict[str, Any], param: str) -> Tool:
@@ -216,16 +211,8 @@ class _Reader:
         name = self._name(inner, param)
         description = self._description(inner, name, param)
         self.custom.add(name)
-        form = inner.get("format")
-        text = {"type": "string", "description": _custom_input(form, f"{param}.format")}
-        parameters = {"type": "object", "properties": {"input": text}, "required": ["input"]}
-        pattern = None
-        match form:
-            case {"grammar": {"definition": str(definition), "syntax": str(syntax)}}:
-                pattern = text_pattern(definition, syntax)
-        if pattern is None or self._schemas.check_pattern(pattern) is not None:
-            pattern = ""  # the description has to do
-        return Tool(name, description, parameters, grammar=pattern)
+        text = {"type": "string", "description": _custom_input(inner.get("format"), f"{param}.format")}
+        return Tool(name, description, {"type": "object", "properties": {"input": text}, "required": ["input"]})
 
     def _name(self, inner: dict[str, Any], param: str) -> str:
         name, where = inner.get("name"), f"{param}.name"

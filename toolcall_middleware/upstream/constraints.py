@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +25,8 @@ from ..errors import shown
 from ..fading_memory import digest
 from ..formats.base import Tag, ToolFormat
 from ..json_schema.compact import calls_schema, either_schema
-from ..json_schema.grammars.plain_regex import json_safe
-from ..json_schema.grammars.text import with_grammar
 from ..json_schema.loosen import BOOLEANS, loose_keywords, named_keywords, without
 from ..json_schema.walk import changed
-from ..model import Tool
 from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..wire import openai
@@ -72,12 +69,12 @@ def constraint_requests(
 
     change: what to make of the schemas of the tools and of the client's own answer first.
     `required` and named tools are constrained as a whole answer. Under `auto` a call is free to come or not, and only
-    the arguments of tools with `strict: true` or a grammar are held, where the syntax has tags that can trigger it.
+    the arguments of tools with `strict: true` are held, where the syntax has tags that can trigger it.
     """
     tools = chat.shown_tools.tools
     if settings.constrain == "off" or not tools:
         return []
-    strict = any(tool.strict or tool.grammar for tool in tools)
+    strict = any(tool.strict for tool in tools)
     answer = answer_schema(chat)
     if not chat.choice.must_call and not strict and answer is None:
         return []
@@ -85,24 +82,22 @@ def constraint_requests(
         change = functools.partial(_known_to_llama_cpp, change=change)
     if change is not None and answer is not None:
         answer = change(answer)
-    in_json = _held(tools, change, raw=False)
-    own = fmt.constraint(in_json, chat.choice)
+    if change is not None:
+        tools = tuple(dataclasses.replace(tool, parameters=change(tool.parameters)) for tool in tools)
+    own = fmt.constraint(tools, chat.choice)
     tags = own.tags if own is not None else ()
-    if any(tool.grammar for tool in tools) and tags and all(tag.style for tag in tags):
-        raw = fmt.constraint(_held(tools, change, raw=True), chat.choice)
-        tags = raw.tags if raw is not None else tags
     found = [_tagged(tags, chat)] if tags and not asks_llama_cpp_for_text(settings) else []
     plain: list[ConstraintRequest] = []
     if chat.choice.must_call:
         # Every format reads calls as JSON too.
         schema = own.schema if own is not None else {}
-        plain = _whole(schema or calls_schema(in_json, parallel=chat.choice.parallel))
+        plain = _whole(schema or calls_schema(tools, parallel=chat.choice.parallel))
         if not schema:
             plain = [dataclasses.replace(way, bare=True) for way in plain]
     elif answer is not None:
         # The client's own schema, or a call: the model is locked out of neither.
         found = []
-        plain = _whole(either_schema(answer, in_json, parallel=chat.choice.parallel))
+        plain = _whole(either_schema(answer, tools, parallel=chat.choice.parallel))
     if settings.constrain != "auto":
         return [way for way in (*found, *plain) if way.kind == settings.constrain][:1]
     return [*found, *(way for way in plain if way.kind in _AUTO)]
@@ -135,23 +130,6 @@ def _known_to_llama_cpp(schema: Mapping[str, Any], change: Change | None) -> dic
     made = schema if change is None else change(schema)
     known: dict[str, Any] = changed(without(made, _SILENCING), plain)
     return known
-
-
-def _held(tools: Sequence[Tool], change: Change | None, *, raw: bool) -> tuple[Tool, ...]:
-    """The tools with the schemas that their arguments are held to: grammars in them, and what `change` makes of them.
-
-    raw: texts are written as they are. In a JSON string only a grammar that needs no escapes can be held: engines
-    write what a pattern matches without any.
-    """
-    made = []
-    for tool in tools:
-        parameters: Mapping[str, Any] = tool.parameters
-        if tool.grammar and (raw or json_safe(tool.grammar)):
-            parameters = with_grammar(tool)
-        if change is not None:
-            parameters = change(parameters)
-        made.append(tool if parameters is tool.parameters else dataclasses.replace(tool, parameters=dict(parameters)))
-    return tuple(made)
 
 
 # The ways to ask for plain JSON that are tried unasked.
@@ -325,7 +303,7 @@ class ConstraintLadder:
         return True
 
     def _schemas(self) -> list[Any]:
-        schemas: list[Any] = [with_grammar(tool) for tool in self._chat.shown_tools.tools]
+        schemas: list[Any] = [tool.parameters for tool in self._chat.shown_tools.tools]
         answer = answer_schema(self._chat)
         return schemas if answer is None else [*schemas, answer]
 

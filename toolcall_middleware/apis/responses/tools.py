@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import ToolCallError, shown
-from ...json_schema.grammars.text import text_pattern
-from ...model import DEFERRED_FIELD, GRAMMAR_FIELD, LOADED_FIELD
+from ...model import DEFERRED_FIELD, LOADED_FIELD
 from ...wire.json_reader import Reader
 from .freeform import FIELD
 from .local_kinds import DESCRIPTIONS, PARAMETERS
@@ -36,7 +35,6 @@ class _Offer:
     function: dict[str, Any]  # without its name
     deferred: bool
     loaded: bool = False  # by a search, which wrote its definition into the conversation
-    grammar: str | None = None
 
 
 @dataclass(slots=True)
@@ -99,8 +97,6 @@ class ToolReader:
             seen.add((offer.tool.namespace, offer.tool.name))
             name = offered.names.offer(offer.tool)
             entry: dict[str, Any] = {"type": "function", "function": {"name": name, **offer.function}}
-            if offer.grammar is not None:
-                entry[GRAMMAR_FIELD] = offer.grammar
             if searched and offer.deferred:
                 offered.waiting[name] = entry, offer.path
                 continue
@@ -119,10 +115,10 @@ class ToolReader:
                 raise tool.error("type", "A tool needs a type.")
             case "function" | "custom":
                 own = Kind(variant)
-                function, grammar = (_function(tool), None) if own is Kind.FUNCTION else _custom(tool)
+                function = _function(tool) if own is Kind.FUNCTION else _custom(tool)
                 deferred = tool.value("defer_loading") is True and not loaded
                 offered = ClientTool(own, _name(tool), namespace)
-                self._offers.append(_Offer(offered, tool.path, function, deferred, loaded, grammar))
+                self._offers.append(_Offer(offered, tool.path, function, deferred, loaded))
             case "namespace":
                 if namespace is not None:
                     raise tool.error("type", "A namespace holds functions and custom tools, no namespaces.")
@@ -171,16 +167,14 @@ def _is_local(environment: Any) -> bool:
     return environment is None or (isinstance(environment, dict) and environment.get("type") == "local")
 
 
-def _custom(tool: Reader) -> tuple[dict[str, Any], str | None]:
-    """A function of one string, which is the tool's free text; its grammar as a pattern, where it is one."""
+def _custom(tool: Reader) -> dict[str, Any]:
+    """A function of one string, which is the tool's free text. Its grammar is in the string's description."""
     described = tool.text("description")
-    pattern: str | None = None
     match tool.value("format"):
         case None | {"type": "text"}:
             told = "The input of the tool, as plain text."
         case {"type": "grammar", "definition": str(definition), "syntax": ("lark" | "regex") as syntax}:
             told = f"The input of the tool, as text that fits this {syntax} grammar:\n{definition}"
-            pattern = text_pattern(definition, syntax)
         case _:
             message = "A custom tool's format must be {'type': 'text'} or a grammar with its definition and syntax."
             raise tool.error("format", message)
@@ -193,7 +187,7 @@ def _custom(tool: Reader) -> tuple[dict[str, Any], str | None]:
         "required": [FIELD],
         "additionalProperties": False,
     }
-    return function, pattern
+    return function
 
 
 def without_words_on_json(description: str) -> str:

@@ -1,1 +1,0 @@
-"""Grammars of custom tools as patterns of JSON Schema."""
