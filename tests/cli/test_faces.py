@@ -10,7 +10,7 @@ import pytest
 from tests.apis.fed import Fed, MessagesFace, ResponsesFace
 from toolcall_middleware.cli import main
 from toolcall_middleware.cli.faces.answers import Received, api_of, read_answer
-from toolcall_middleware.cli.faces.questions import request_body
+from toolcall_middleware.cli.faces.requests import request_body
 
 TOOL: dict[str, Any] = {
     "type": "function",

@@ -31,7 +31,7 @@ def _run(args: argparse.Namespace) -> int:
     from ..exchange import Ask, Exchange, Fail, Pass, Request
     from ..upstream.backend_memory import BackendMemory
     from ..wire import openai
-    from .faces.bodies import face_of
+    from .faces.requests import face_of
 
     settings = Settings.from_env(**given_settings(args))
     body, fields = _read(args.file)

@@ -20,7 +20,7 @@ from ...errors import ToolCallError
 from ...hosts.http.client_library import httpx
 from ...upstream.tool_support import Told
 from ...wire import openai
-from ..faces.questions import HEADERS, PATHS, request_body
+from ..faces.requests import HEADERS, PATHS, request_body
 from .answers import Answer, read_answer
 
 QUESTION_SECONDS = 60.0

@@ -12,7 +12,7 @@ from ...formats import registry
 from ...hosts.http.request_record import RECORD, Record
 from ...hosts.middleware.asgi import ToolCallMiddleware
 from ...settings import Settings
-from ..faces.questions import PATHS
+from ..faces.requests import PATHS
 from .asking import Asker
 from .findings import Score
 from .questions import Judgement, Question

@@ -3,62 +3,66 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from .scripted import Case, Expected
 
-
-def tool(name: str, description: str, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    """A tool as an OpenAI client offers it."""
-    parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+def tool(name: str, description: str, **properties: str) -> dict[str, Any]:
+    """A tool as an OpenAI client offers it; each of its properties is a string with this description."""
+    parameters = {
+        "type": "object",
+        "properties": {one: {"type": "string", "description": text} for one, text in properties.items()},
+        "required": list(properties),
+        "additionalProperties": False,
+    }
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
-WEATHER = tool(
-    "get_weather",
-    "The current weather in a city.",
-    {"city": {"type": "string", "description": "The city's name"}},
-    ["city"],
-)
-CLOCK = tool("get_time", "The current local time in a city.", {"city": {"type": "string"}}, ["city"])
-NOTE = tool(
-    "write_note",
-    "Writes a note to a file.",
-    {"path": {"type": "string"}, "text": {"type": "string"}},
-    ["path", "text"],
-)
+WEATHER = tool("get_weather", "The current weather in a city.", city="The city's name")
+CLOCK = tool("get_time", "The current local time in a city.", city="The city's name")
+NOTE = tool("write_note", "Writes a note to a file.", path="Where to", text="The note")
 TOOLS = (WEATHER, CLOCK, NOTE)
+
+_ASK = ({"role": "user", "content": "What is the weather in Paris?"},)
+_RESULT = "18 degrees, light rain until noon"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One exchange. `texts` are what the model writes, one for each time that it is asked.
+
+    calls, content: what the client has to get; without calls the model's text, to the byte. shown: words that the model
+    must have been shown. api: the API that the client speaks; `messages` and `options` are a chat completion's, and
+    asked in its words.
+    """
+
+    title: str
+    format: str
+    texts: tuple[str, ...]
+    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+    content: str | None = None
+    messages: tuple[dict[str, Any], ...] = _ASK
+    options: Mapping[str, Any] = field(default_factory=dict)
+    shown: str = "get_weather"
+    api: str = "chat"
+
 
 _PARIS = ("get_weather", {"city": "Paris"})
 _TOKYO = ("get_time", {"city": "Tokyo"})
-_ASK = ({"role": "user", "content": "What is the weather in Paris?"},)
-_RESULT = "18 degrees, light rain until noon"
+_CALL = {"name": "get_weather", "arguments": '{"city": "Paris"}'}
 _AFTER_RESULT = (
     *_ASK,
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {
-                "id": "call_a1B2c3D4e5F6g7H8i9J0k1L2",
-                "type": "function",
-                "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'},
-            }
-        ],
-    },
-    {"role": "tool", "tool_call_id": "call_a1B2c3D4e5F6g7H8i9J0k1L2", "content": _RESULT},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "call_a1B2", "type": "function", "function": _CALL}]},
+    {"role": "tool", "tool_call_id": "call_a1B2", "content": _RESULT},
 )
 
 
 def _block(*calls: tuple[str, dict[str, Any]]) -> str:
     """Calls in the format `json`, with `arguments` as a JSON string, as OpenAI writes them."""
     entries = [
-        {
-            "id": f"call_{position}",
-            "type": "function",
-            "function": {"name": name, "arguments": json.dumps(arguments)},
-        }
-        for position, (name, arguments) in enumerate(calls, 1)
+        {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+        for number, (name, arguments) in enumerate(calls, 1)
     ]
     return "```json\n" + json.dumps({"tool_calls": entries}, indent=1) + "\n```"
 
@@ -67,6 +71,17 @@ def _tag(name: str, arguments: dict[str, Any]) -> str:
     return "<tool_call>\n" + json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False) + "\n</tool_call>"
 
 
+def _stays(title: str, fmt: str, text: str, **more: Any) -> Case:
+    """An answer that is text and no call."""
+    return Case(title, fmt, (text,), content=text, **more)
+
+
+_APIS = {
+    "chat": "hermes",
+    "messages": "Messages, as Claude Code speaks it",
+    "responses": "Responses, as Codex does",
+}
+_PROSE = "I'll look that up.\n\n"
 _TRAILING_COMMA = '{"tool_calls": [{"name": "get_weather", "arguments": {"city": "Paris",},},]}'
 _SINGLE_QUOTES = "```json\n{'tool_calls': [{'name': 'get_weather', 'arguments': {'city': 'Paris'}}]}\n```"
 _MISSING_BRACES = '```json\n{"tool_calls": [{"name": "get_weather", "arguments": {"city": "Paris"'
@@ -81,83 +96,35 @@ _HERMES_EXAMPLE = (
     "Shall I make it?"
 )
 _STRANGER = '```json\n{"tool_calls": [{"name": "delete_everything", "arguments": {"sure": true}}]}\n```'
-_NOTE_TEXT = 'Close with </tool_call> or ```; a brace } and a "quote" are only text.\n→ done ✓'
-_NOTE = ("write_note", {"path": "notes/markup.md", "text": _NOTE_TEXT})
+_NOTE = (
+    "write_note",
+    {"path": "notes/markup.md", "text": 'Close with </tool_call> or ```; a brace } and a "quote".\n→ done ✓'},
+)
 _ANSWER = "It is 18 °C in Paris, with light rain until noon."
-
-
-def _case(title: str, fmt: str, text: str | tuple[str, ...], expected: Expected, **more: Any) -> Case:
-    texts = (text,) if isinstance(text, str) else text
-    return Case(title, fmt, texts, expected, tools=TOOLS, messages=more.pop("messages", _ASK), **more)
-
+_TWO_TAGS = _tag(*_PARIS) + "\n" + _tag(*_TOKYO).removesuffix("\n</tool_call>")
 
 CASES: tuple[Case, ...] = (
-    _case("A call", "json", _block(_PARIS), Expected((_PARIS,)), prompt_holds=("get_weather",)),
-    _case(
-        "Its result, and the final answer",
-        "json",
-        _ANSWER,
-        Expected(content=_ANSWER, exact=True, finish_reason="stop"),
-        messages=_AFTER_RESULT,
-        prompt_holds=(_RESULT,),
-    ),
-    _case(
-        "Prose and a call",
-        "json",
-        "I'll look that up for you.\n\n" + _block(_PARIS),
-        Expected((_PARIS,), content="I'll look that up for you."),
-    ),
-    _case("Two calls at once", "json", _block(_PARIS, _TOKYO), Expected((_PARIS, _TOKYO))),
-    _case("Broken JSON: trailing commas, no fence", "json", _TRAILING_COMMA, Expected((_PARIS,))),
-    _case("Broken JSON: single quotes", "json", _SINGLE_QUOTES, Expected((_PARIS,))),
-    _case("Broken JSON: the last braces and the fence are missing", "json", _MISSING_BRACES, Expected((_PARIS,))),
-    _case(
-        "An example in a code fence is not a call",
-        "json",
-        _JSON_EXAMPLE,
-        Expected(content=_JSON_EXAMPLE, exact=True, finish_reason="stop"),
-    ),
-    _case(
-        "A call of a tool that nobody offered stays text",
-        "json",
-        _STRANGER,
-        Expected(content=_STRANGER, exact=True, finish_reason="stop"),
-    ),
-    _case(
-        "tool_choice required: the model talks, is asked again, and calls",
-        "json",
-        ("It is probably sunny.", _block(_PARIS)),
-        Expected((_PARIS,)),
-        options={"tool_choice": "required"},
-    ),
-    _case("hermes: prose and a call", "hermes", "Let me see. " + _tag(*_PARIS),
-          Expected((_PARIS,), content="Let me see.")),
-    _case(
-        "hermes: its result, and the final answer",
-        "hermes",
-        _ANSWER,
-        Expected(content=_ANSWER, exact=True, finish_reason="stop"),
-        messages=_AFTER_RESULT,
-        prompt_holds=(_RESULT,),
-    ),
-    _case("hermes: two calls, the last tag is missing", "hermes",
-          _tag(*_PARIS) + "\n" + _tag(*_TOKYO).removesuffix("\n</tool_call>"), Expected((_PARIS, _TOKYO))),
-    _case("hermes: markup inside an argument is data", "hermes", _tag(*_NOTE), Expected((_NOTE,))),
-    _case(
-        "hermes: an example in a code fence is not a call",
-        "hermes",
-        _HERMES_EXAMPLE,
-        Expected(content=_HERMES_EXAMPLE, exact=True, finish_reason="stop"),
-    ),
+    Case("A call", "json", (_block(_PARIS),), (_PARIS,)),
+    _stays("Its result, and the final answer", "json", _ANSWER, messages=_AFTER_RESULT, shown=_RESULT),
+    Case("Prose and a call", "json", (_PROSE + _block(_PARIS),), (_PARIS,), _PROSE),
+    Case("Two calls at once", "json", (_block(_PARIS, _TOKYO),), (_PARIS, _TOKYO)),
+    Case("Broken JSON: trailing commas, no fence", "json", (_TRAILING_COMMA,), (_PARIS,)),
+    Case("Broken JSON: single quotes", "json", (_SINGLE_QUOTES,), (_PARIS,)),
+    Case("Broken JSON: the last braces and the fence are missing", "json", (_MISSING_BRACES,), (_PARIS,)),
+    _stays("An example in a code fence is not a call", "json", _JSON_EXAMPLE),
+    _stays("A call of a tool that is not offered stays text", "json", _STRANGER),
+    Case("tool_choice required: the model talks, is asked again, and calls", "json",
+         ("It is probably sunny.", _block(_PARIS)), (_PARIS,), options={"tool_choice": "required"}),
+    Case("hermes: two calls, the last tag is missing", "hermes", (_TWO_TAGS,), (_PARIS, _TOKYO)),
+    Case("hermes: markup inside an argument is data", "hermes", (_tag(*_NOTE),), (_NOTE,)),
+    _stays("hermes: an example in a code fence is not a call", "hermes", _HERMES_EXAMPLE),
     *(
         case
-        for api, name in (("messages", "Messages, as Claude Code speaks it"), ("responses", "Responses, as Codex does"))
+        for api, name in _APIS.items()
         for case in (
-            _case(f"{name}: prose and a call", "hermes", "Let me see. " + _tag(*_PARIS),
-                  Expected((_PARIS,), content="Let me see."), api=api, prompt_holds=("get_weather",)),
-            _case(f"{name}: its result, and the final answer", "hermes", _ANSWER,
-                  Expected(content=_ANSWER, exact=True, finish_reason="stop"), api=api, messages=_AFTER_RESULT,
-                  prompt_holds=(_RESULT,)),
+            Case(f"{name}: prose and a call", "hermes", (_PROSE + _tag(*_PARIS),), (_PARIS,), _PROSE, api=api),
+            _stays(f"{name}: its result, and the final answer", "hermes", _ANSWER, api=api, messages=_AFTER_RESULT,
+                   shown=_RESULT),
         )
     ),
 )  # fmt: skip

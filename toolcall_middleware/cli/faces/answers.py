@@ -1,14 +1,13 @@
-"""Answers of all three APIs, whole or streamed, as a strict client reads them.
+"""Answers of all three APIs, whole or streamed, as a client reads them.
 
-This reader shares no code with the middleware on purpose: it is what the middleware is checked against. It never
-raises on what it reads; each deviation from the API becomes a `Fault`, filed under what it spoils.
+This reader shares no code with the middleware on purpose: it is what the middleware is checked against. It reads what
+it can and never raises on it; each deviation from the API becomes a `Fault`, filed under what it spoils.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +17,7 @@ _STOP_REASONS = {
     "refusal": "content_filter", "model_context_window_exceeded": "length", "pause_turn": "stop",
 }  # fmt: skip
 _FINISH_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter"})
-_CALL_ITEMS = frozenset({"function_call", "custom_tool_call"})
-_BLOCK_DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+_COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 _SHOWN = 200
 
 
@@ -41,16 +39,22 @@ class ReceivedCall:
     pieces: int = 1
 
     def decoded(self) -> Any:
-        """The arguments as a value. Raises ValueError where they are no JSON."""
-        return json.loads(self.arguments)
+        """The arguments as a value, or as the text they are where they are no JSON."""
+        try:
+            return json.loads(self.arguments)
+        except (ValueError, RecursionError):
+            return self.arguments
 
 
 @dataclass(slots=True)
 class Received:
-    """One answer in the words of chat completions. `events` is 1 for a whole answer."""
+    """One answer in the words of chat completions. `events` is 1 for a whole answer.
+
+    status: 0 where no answer came. late: none came in time, which says nothing of what the backend can do.
+    """
 
     status: int
-    streamed: bool
+    streamed: bool = False
     text: str = ""
     reasoning: str = ""
     calls: list[ReceivedCall] = field(default_factory=list)
@@ -59,11 +63,23 @@ class Received:
     error: str | None = None
     faults: list[Fault] = field(default_factory=list)
     events: int = 1
+    late: bool = False
 
     @property
     def content(self) -> str | None:
         """The text; None where there is none."""
         return self.text or None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is an answer at all, and no error."""
+        return self.status == 200 and self.error is None
+
+    @property
+    def refusal(self) -> str:
+        """Why the request failed, in one line."""
+        said = " ".join((self.error or "").split())[:_SHOWN]
+        return f"status {self.status}: {said}" if self.status else said
 
     def same_answer(self) -> tuple[Any, ...]:
         """What must not depend on streaming: everything but ids and the number of events."""
@@ -97,18 +113,12 @@ def read_answer(
     came = is_stream(data)
     reader = _READERS[api](Received(status, came if streamed is None else streamed))
     answer = reader.answer
-    if came:
-        reader.stream(data)
-    else:
-        reader.body(data)
+    reader.read(data, streamed=came)
     if status != 200:
-        if answer.error is None:
-            shown = data[:_SHOWN].decode("utf-8", "replace")
-            answer.faults = [Fault("form", f"status {status} without an error of the API: {shown}")]
-        return answer
-    if came != answer.streamed:
+        answer.error = answer.error or f"no error of the API: {data[:_SHOWN].decode('utf-8', 'replace')}"
+    if came != answer.streamed and status == 200:
         reader.fault("the answer is streamed or whole where it should not be")
-    expected = "text/event-stream" if answer.streamed else "application/json"
+    expected = "text/event-stream" if came else "application/json"
     if content_type is not None and content_type.partition(";")[0].strip().lower() != expected:
         reader.fault(f"content-type is {content_type or 'absent'}, not {expected}")
     reader.check()
@@ -120,9 +130,7 @@ def told(status: int, raw: bytes) -> str:
     answer = read_answer("chat", raw, status=status)
     if answer.calls:
         return "calls: " + ", ".join(f"{call.name} {call.arguments}" for call in answer.calls)
-    if status != 200:
-        return f"status {status}: {answer.error}" if answer.error else answer.faults[0].text
-    return answer.text or "an empty answer"
+    return (answer.text or "an empty answer") if answer.ok else answer.refusal
 
 
 def _events(data: bytes) -> list[tuple[str, str]]:
@@ -143,14 +151,18 @@ def _object(data: bytes | str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-class _Reader:
-    """Reads one answer. over: its last event has come."""
+def _dicts(value: Any) -> Sequence[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
-    id = re.compile(r"[a-zA-Z0-9_-]+")
+
+class _Reader:
+    """Reads one answer. streamed: as it came. over: its last event has come. `end`: data that only marks the end."""
+
+    end: str | None = None
 
     def __init__(self, answer: Received) -> None:
         self.answer = answer
-        self.over = False
+        self.streamed = self.over = False
 
     def fault(self, text: str, area: str = "form") -> None:
         if (found := Fault(area, text)) not in self.answer.faults:
@@ -160,22 +172,23 @@ class _Reader:
         message = error.get("message") if isinstance(error, dict) else error
         self.answer.error = str(message or "an error without a message")
 
-    def body(self, data: bytes) -> None:
-        """Reads a whole answer."""
-        body = _object(data)
-        if body is None:
-            self.fault(f"the body is no JSON object: {data[:80]!r}")
-        self.whole(body or {})
-
-    def stream(self, data: bytes) -> None:
-        """Reads a streamed answer."""
+    def read(self, data: bytes, *, streamed: bool) -> None:
+        """Reads all of an answer."""
+        self.streamed = streamed
+        if not streamed:
+            body = _object(data)
+            if body is None:
+                self.failed("the answer is not JSON")
+            else:
+                self.whole(body)
+            return
         if data.replace(b"\r\n", b"\n").rpartition(b"\n\n")[2].strip():
             self.fault("the stream ends inside an event")
         self.answer.events = 0
         for name, text in _events(data):
             if self.over:
                 self.fault("an event follows the last one")
-            if self.is_end(text):
+            if text == self.end:
                 self.over = True
                 continue
             self.answer.events += 1
@@ -187,41 +200,28 @@ class _Reader:
         if not self.over:
             self.fault("the stream has no end")
 
-    def is_end(self, text: str) -> bool:  # noqa: ARG002
-        """Whether an event's data is only the mark of the end."""
-        return False
-
     def check(self) -> None:
         """What holds for a whole answer and a stream on every API."""
         answer = self.answer
-        if len({call.id for call in answer.calls}) != len(answer.calls):
-            self.fault("ids of calls are not unique", "calls")
-        for call in answer.calls:
-            if not self.id.fullmatch(call.id):
-                self.fault(f"the id {call.id!r} of a call is not of the API's form", "calls")
-            if not call.name:
-                self.fault("a call has no name", "calls")
-            # One that the limit cut off is a prefix of JSON.
-            if answer.finish_reason not in {"length", None} and _object(call.arguments) is None:
-                self.fault(f"the arguments of {call.name} are no JSON object: {call.arguments!r}", "calls")
         if answer.error is not None:
             self.fault(f"an error came: {answer.error}", "ending")
             return
+        if len({call.id for call in answer.calls}) != len(answer.calls):
+            self.fault("ids of calls are not unique", "calls")
+        for call in answer.calls:
+            if not call.id or not call.name:
+                self.fault("a call has no id or no name", "calls")
+            # One that the limit cut off is a prefix of JSON.
+            if answer.finish_reason not in {"length", None} and _object(call.arguments) is None:
+                self.fault(f"the arguments of {call.name} are no JSON object: {call.arguments!r}", "calls")
         reason = answer.finish_reason
-        if reason not in _FINISH_REASONS:
-            self.fault(f"the reason of the end is {reason!r}", "ending")
-        elif (reason == "tool_calls") != bool(answer.calls) and reason in {"tool_calls", "stop"}:
-            self.fault(f"finish_reason is {reason} with {len(answer.calls)} calls", "ending")
-        self._check_usage()
-
-    def _check_usage(self) -> None:
-        usage = self.answer.usage
-        if usage is None:
-            self.fault("there is no usage", "usage")
-            return
-        prompt, completion, total = (usage.get(f"{name}_tokens") for name in ("prompt", "completion", "total"))
+        if reason not in _FINISH_REASONS or (
+            reason in {"tool_calls", "stop"} and (reason == "tool_calls") != bool(answer.calls)
+        ):
+            self.fault(f"finish_reason is {reason}", "ending")
+        prompt, completion, total = ((answer.usage or {}).get(name) for name in _COUNTS)
         if type(prompt) is not int or type(completion) is not int or min(prompt, completion) < 0:
-            self.fault(f"usage holds no counts: {usage}", "usage")
+            self.fault(f"usage holds no counts: {answer.usage}", "usage")
         elif prompt + completion != total:
             self.fault(f"usage does not add up: {prompt} + {completion} is not {total}", "usage")
 
@@ -238,199 +238,169 @@ class _Reader:
             self.fault(f"the event's line says {name or 'nothing'!r} of {kind}")
         return kind
 
+    def count(self, usage: Any, prompt: str, completion: str, *more: str) -> None:
+        """The usage, from its names on this API. more: what of the prompt is counted beside it."""
+        if isinstance(usage, dict) and type(usage.get(prompt)) is int and type(usage.get(completion)) is int:
+            read = usage[prompt] + sum(usage.get(name) or 0 for name in more)
+            total = usage.get("total_tokens", read + usage[completion])
+            self.answer.usage = dict(zip(_COUNTS, (read, usage[completion], total), strict=True))
+
 
 class _Chat(_Reader):
-    id = re.compile(r"call_[a-zA-Z0-9]+")
+    end = "[DONE]"
 
     def __init__(self, answer: Received) -> None:
         super().__init__(answer)
-        self._role = False
+        self._begun = False
 
-    def whole(self, body: dict[str, Any]) -> None:
-        if (error := body.get("error")) is not None:
-            self.failed(error)
-            if not isinstance(error, dict) or {"message", "type", "param", "code"} - error.keys():
-                self.fault(f"the error lacks fields of OpenAI's: {error}")
-            return
-        if body.get("object") != "chat.completion":
-            self.fault(f"object is {body.get('object')!r}, not chat.completion")
-        self.answer.usage = body.get("usage")
-        match body.get("choices"):
-            case [{"message": {**message}} as choice]:
-                self.answer.finish_reason = choice.get("finish_reason")
-                self._message(message)
-            case _:
-                self.fault("there is not one choice with a message")
-
-    def _message(self, message: Mapping[Any, Any]) -> None:
-        if message.get("role") != "assistant":
-            self.fault(f"role is {message.get('role')!r}")
-        if "content" not in message:
-            self.fault("content is absent")
-        self.answer.text = message.get("content") or ""
-        for call in message.get("tool_calls") or []:
-            function = call.get("function") or {}
-            if call.get("type") != "function":
-                self.fault(f"type is {call.get('type')!r}, not function", "calls")
-            arguments = function.get("arguments")
-            if not isinstance(arguments, str):
-                self.fault(f"arguments are no string: {arguments!r}", "calls")
-            self.answer.calls.append(ReceivedCall(str(call.get("id")), str(function.get("name")), str(arguments)))
-        if self.answer.calls and message.get("content") == "":
-            self.fault('content is "" beside a call, not null')
-
-    def is_end(self, text: str) -> bool:
-        return text == "[DONE]"
+    def read(self, data: bytes, *, streamed: bool) -> None:
+        super().read(data, streamed=streamed)
+        if not self._begun and self.answer.error is None:
+            self.failed("the answer holds no choice")
 
     def event(self, name: str, event: dict[str, Any]) -> None:  # noqa: ARG002
-        if isinstance(event.get("error"), dict):
-            self.failed(event["error"])
+        self.whole(event)
+
+    def whole(self, body: dict[str, Any]) -> None:
+        """An answer, or a chunk of one."""
+        if body.get("error"):
+            self.failed(body["error"])
             return
-        if event.get("object") != "chat.completion.chunk":
-            self.fault(f"object is {event.get('object')!r}, not chat.completion.chunk")
-        if self.answer.usage is not None:
+        kind = "chat.completion.chunk" if self.streamed else "chat.completion"
+        if body.get("object") != kind:
+            self.fault(f"object is {body.get('object')!r}, not {kind}")
+        if self.streamed and self.answer.usage is not None:
             self.fault("a chunk follows the usage", "usage")
-        match event.get("choices"):
-            case []:
-                self.answer.usage = event.get("usage")
-                if self.answer.finish_reason is None:
-                    self.fault("usage came before finish_reason", "usage")
-            case [{"index": 0, "delta": {**delta}} as choice]:
-                if event.get("usage") is not None:
-                    self.fault("usage came in a chunk with choices", "usage")
-                self._delta(delta)
-                self.answer.finish_reason = choice.get("finish_reason") or self.answer.finish_reason
-            case choices:
-                self.fault(f"choices are {choices!r}")
+        choices = _dicts(body.get("choices"))
+        if isinstance(usage := body.get("usage"), dict):
+            self.answer.usage = usage
+            if self.streamed and (choices or self.answer.finish_reason is None):
+                self.fault("usage came before the end", "usage")
+        if len(choices) > 1 or any(choice.get("index", 0) != 0 for choice in choices):
+            self.fault("there is not one choice")
+        for choice in choices[:1]:
+            message = choice.get("delta" if self.streamed else "message")
+            self._message(message if isinstance(message, dict) else {})
+            reason = choice.get("finish_reason")
+            self.answer.finish_reason = str(reason) if reason else self.answer.finish_reason
 
-    def _delta(self, delta: Mapping[Any, Any]) -> None:
-        if self.answer.finish_reason is not None:
+    def _message(self, message: dict[str, Any]) -> None:
+        """A message or a delta."""
+        answer = self.answer
+        if answer.finish_reason is not None:
             self.fault("a delta follows finish_reason", "ending")
-        if not self._role and delta.get("role") != "assistant":
-            self.fault("the first delta has no role")
-        self._role = True
-        # An empty piece says nothing: where no other comes, the message has no text.
-        self.answer.text += str(delta.get("content") or "")
-        for piece in delta.get("tool_calls") or []:
-            self._piece(piece)
+        if not self._begun and message.get("role") != "assistant":
+            self.fault(f"the role is {message.get('role')!r}")
+        self._begun = True
+        content = message.get("content")
+        if isinstance(content, list):
+            content = "".join(str(part.get("text") or "") for part in _dicts(content))
+        answer.text += str(content or "")
+        answer.reasoning += str(message.get("reasoning") or message.get("reasoning_content") or "")
+        calls = message.get("tool_calls")
+        for entry in calls if isinstance(calls, list) else ():
+            self._call(entry)
+        if not self.streamed and (content is None) != (not answer.text) and (answer.calls or "content" not in message):
+            self.fault('content is absent, or "" beside a call')
 
-    def _piece(self, piece: dict[str, Any]) -> None:
+    def _call(self, entry: Any) -> None:
+        """An entry of `tool_calls`: a call, or a piece of one."""
         calls = self.answer.calls
-        function = piece.get("function") or {}
-        index = piece.get("index")
-        if index == len(calls):
-            if piece.get("type") != "function" or not isinstance(function.get("arguments"), str):
-                self.fault(f"call {index} opens without type or arguments: {piece}", "calls")
-            calls.append(ReceivedCall(str(piece.get("id")), str(function.get("name")), "", 0))
-        elif index != len(calls) - 1:
+        function = entry.get("function") if isinstance(entry, dict) else None
+        if not isinstance(function, dict):
+            self.fault("an entry without a function", "calls")
+            return
+        index = entry.get("index")
+        if self.streamed and not isinstance(index, int):
+            self.fault("no index", "calls")
+            index = len(calls) - ("name" not in function)  # without an index a name opens a call
+        if not self.streamed or index == len(calls):
+            for name in ("id", "type"):
+                if not entry.get(name):
+                    self.fault(f"no {name}", "calls")
+            calls.append(ReceivedCall(str(entry.get("id") or ""), str(function.get("name") or ""), "", 0))
+        elif index != len(calls) - 1 or not calls:
             self.fault(f"index is {index!r} where call {len(calls) - 1} is open", "calls")
             return
-        elif {"id", "type"} & piece.keys() or "name" in function:
-            self.fault(f"call {index} repeats its id, type or name: {piece}", "calls")
-        if function.get("arguments"):
-            calls[-1].arguments += str(function["arguments"])
-            calls[-1].pieces += 1
+        elif entry.get("id") or entry.get("type") or function.get("name"):
+            self.fault(f"call {index} repeats its id, type or name", "calls")
+        given = function.get("arguments", "" if self.streamed else None)
+        if not isinstance(given, str):
+            self.fault("arguments are no string", "calls")
+            given = "" if given is None else json.dumps(given)
+        calls[-1].arguments += given
+        calls[-1].pieces += bool(given)
 
 
 class _Messages(_Reader):
     def __init__(self, answer: Received) -> None:
         super().__init__(answer)
-        self._begun = False
-        self._block: str | None = None
+        self._begun = self._open = False
         self._blocks = 0
-        self._usage: dict[str, Any] = {}
+        self._usage: dict[Any, Any] = {}
 
     def whole(self, body: dict[str, Any]) -> None:
-        if body.get("type") == "error" or "content" not in body:
+        if "content" not in body:
             self.failed(body.get("error"))
             return
         for block in _dicts(body["content"]):
-            self._open(block)
-            match block.get("type"):
-                case "text":
-                    self.answer.text += str(block.get("text") or "")
-                case "thinking":
-                    self.answer.reasoning += str(block.get("thinking") or "")
-                case "tool_use":
-                    if not isinstance(block.get("input"), dict):
-                        self.fault("the input of a call is no object")
-                    self.answer.calls[-1].arguments = json.dumps(block.get("input"), ensure_ascii=False)
-        self._end(body, body.get("usage"))
+            self._block(block)
+        self._end(body)
 
     def event(self, name: str, event: dict[str, Any]) -> None:
         kind = self.named(name, event)
-        if not self._begun and kind not in {"message_start", "ping", "error"}:
-            self.fault("the stream does not begin with message_start")
-        match kind:
-            case "message_start":
-                if self._begun:
-                    self.fault("message_start comes again")
-                self._begun = True
-                self._count(event.get("message", {}).get("usage"))
-            case "content_block_start":
-                if self._block is not None or event.get("index") != self._blocks:
-                    self.fault(f"block {event.get('index')} opens out of turn")
-                block = event.get("content_block")
-                block = block if isinstance(block, dict) else {}
-                self._open(block)
-                self._block = str(block.get("type"))
-            case "content_block_delta":
-                self._delta(event)
-            case "content_block_stop":
-                if self._block is None or event.get("index") != self._blocks:
-                    self.fault(f"block {event.get('index')} closes out of turn")
-                if self._block == "tool_use" and not self.answer.calls[-1].arguments:
-                    self.answer.calls[-1].arguments = "{}"
-                self._block = None
+        if (kind == "message_start") == self._begun and kind not in {"ping", "error"}:
+            self.fault("message_start is not the first event, or comes again")
+        self._begun = self._begun or kind != "ping"
+        if kind.startswith("content_block") and (
+            event.get("index") != self._blocks or self._open == (kind == "content_block_start")
+        ):
+            self.fault(f"{kind} of block {event.get('index')} comes out of turn")
+        match event:
+            case {"type": "message_start", "message": {"usage": {**usage}}}:
+                self._usage.update(usage)
+            case {"type": "content_block_start", "content_block": {**block}}:
+                self._open = True
+                self._block(block)
+            case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": str(text)}}:
+                self.answer.text += text
+            case {"type": "content_block_delta", "delta": {"type": "thinking_delta", "thinking": str(text)}}:
+                self.answer.reasoning += text
+            case {"type": "content_block_delta", "delta": {"partial_json": str(text)}} if self.answer.calls:
+                self.answer.calls[-1].arguments += text
+                self.answer.calls[-1].pieces += bool(text)
+            case {"type": "content_block_stop"}:
+                self._open = False
                 self._blocks += 1
-            case "message_delta":
-                if self._block is not None:
+            case {"type": "message_delta", "delta": {**delta}}:
+                if self._open:
                     self.fault("the message ends inside a block")
-                self._end(event.get("delta"), event.get("usage"))
-            case "message_stop":
+                self._end({"usage": event.get("usage"), **delta})
+            case {"type": "message_stop"}:
                 self.over = True
-            case "error":
+            case {"type": "error"}:
                 self.over = True
                 self.failed(event.get("error"))
 
-    def _open(self, block: dict[str, Any]) -> None:
+    def _block(self, block: dict[Any, Any]) -> None:
+        """A whole block, or the start of one."""
+        self.answer.text += str(block.get("text") or "")
+        self.answer.reasoning += str(block.get("thinking") or "")
         if block.get("type") == "tool_use":
-            self.answer.calls.append(ReceivedCall(str(block.get("id")), str(block.get("name")), "", 0))
+            given = block.get("input")
+            if not isinstance(given, dict):
+                self.fault("the input of a call is no object")
+            written = json.dumps(given, ensure_ascii=False) if given else ""
+            self.answer.calls.append(ReceivedCall(str(block.get("id")), str(block.get("name")), written, 0))
 
-    def _delta(self, event: dict[str, Any]) -> None:
-        if self._block is None or event.get("index") != self._blocks:
-            self.fault(f"a delta of block {event.get('index')}, which is not open")
-        delta = event.get("delta")
-        delta = delta if isinstance(delta, dict) else {}
-        text = str(delta.get(_BLOCK_DELTAS.get(str(delta.get("type")), "")) or "")
-        match delta.get("type"):
-            case "text_delta":
-                self.answer.text += text
-            case "thinking_delta":
-                self.answer.reasoning += text
-            case "input_json_delta" if self.answer.calls:
-                self.answer.calls[-1].arguments += text
-                self.answer.calls[-1].pieces += bool(text)
-
-    def _end(self, delta: Any, usage: Any) -> None:
-        reason = delta.get("stop_reason") if isinstance(delta, dict) else None
+    def _end(self, ending: dict[Any, Any]) -> None:
+        reason = ending.get("stop_reason")
         self.answer.finish_reason = _STOP_REASONS.get(str(reason), reason)
-        self._count(usage)
-        if {"input_tokens", "output_tokens"} - self._usage.keys():
-            self.fault("usage lacks numbers", "usage")
-            return
-        prompt = self._usage["input_tokens"] + sum(self._usage.get(f"cache_{name}_input_tokens", 0) for name in _CACHED)
-        written = self._usage["output_tokens"]
-        self.answer.usage = {
-            "prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written
-        }  # fmt: skip
-
-    def _count(self, usage: Any) -> None:
-        if isinstance(usage, dict):
-            self._usage |= {name: value for name, value in usage.items() if type(value) is int}
-
-
-_CACHED = ("read", "creation")
+        for call in self.answer.calls:
+            call.arguments = call.arguments or "{}"
+        self._usage.update(usage if isinstance(usage := ending.get("usage"), dict) else {})
+        cached = ("cache_read_input_tokens", "cache_creation_input_tokens")
+        self.count(self._usage, "input_tokens", "output_tokens", *cached)
 
 
 class _Responses(_Reader):
@@ -451,87 +421,69 @@ class _Responses(_Reader):
 
     def event(self, name: str, event: dict[str, Any]) -> None:
         kind = self.named(name, event)
-        if event.get("sequence_number") != self._number:
-            self.fault(f"sequence_number is {event.get('sequence_number')!r}, not {self._number}")
-        if self._number == 0 and kind != "response.created":
-            self.fault("the stream does not begin with response.created")
+        if event.get("sequence_number") != self._number or (self._number == 0) != (kind == "response.created"):
+            self.fault(f"{kind} with sequence_number {event.get('sequence_number')!r} comes out of turn")
         self._number += 1
-        item = event.get("item")
-        match kind:
-            case "response.output_item.added" if isinstance(item, dict):
+        match event:
+            case {"type": "response.output_item.added", "item": {**item}}:
                 if self._open is not None:
                     self.fault("an item is added while another is open")
                 self._open = str(item.get("id"))
-                if item.get("type") in _CALL_ITEMS:
-                    self._loose[self._open] = ReceivedCall(str(item.get("call_id")), str(item.get("name")), "", 0)
-            case "response.output_item.done" if isinstance(item, dict):
+                if "call_id" in item:
+                    self._loose[self._open] = ReceivedCall(str(item["call_id"]), str(item.get("name")), "", 0)
+            case {"type": "response.output_item.done", "item": {**item}}:
                 if self._open != item.get("id"):
                     self.fault("an item is done that was not open")
                 self._open = None
                 self._done.append(item)
                 self._item(item)
-            case "response.completed" | "response.incomplete" | "response.failed":
+            case {"type": "response.completed" | "response.incomplete" | "response.failed", "response": {**response}}:
                 self.over = True
-                self._last(event.get("response"))
-            case "error":
+                if response.get("status") == "completed" and response.get("output") != self._done:
+                    self.fault("the output at the end is not what the items were")
+                self._end(response)
+            case {"type": "error"}:
                 self.over = True
                 self.failed(event)
-            case _ if kind.endswith(".delta"):
-                self._delta(kind, event)
+            case {"delta": str(text)} if kind.endswith(".delta"):
+                if event.get("item_id") != self._open:
+                    self.fault(f"{kind} of an item that is not open")
+                if call := self._loose.get(str(event.get("item_id"))):
+                    call.arguments += text
+                    call.pieces += bool(text)
 
-    def _delta(self, kind: str, event: dict[str, Any]) -> None:
-        if event.get("item_id") != self._open:
-            self.fault(f"{kind} of an item that is not open")
-        call = self._loose.get(str(event.get("item_id")))
-        if call is not None:
-            call.arguments += str(event.get("delta") or "")
-            call.pieces += bool(event.get("delta"))
-
-    def _last(self, response: Any) -> None:
-        body = response if isinstance(response, dict) else {}
-        if body.get("status") == "completed" and body.get("output") != self._done:
-            self.fault("the output at the end is not what the items were")
-        self._end(body)
-
-    def _item(self, item: dict[str, Any]) -> None:
+    def _item(self, item: dict[Any, Any]) -> None:
+        """A whole item."""
+        parts = [*_dicts(item.get("content")), *_dicts(item.get("summary"))]
+        text = "".join(str(part.get("text") or part.get("refusal") or "") for part in parts)
         match item.get("type"):
             case "message":
-                parts = _dicts(item.get("content"))
-                self.answer.text += "".join(str(part.get("text") or part.get("refusal") or "") for part in parts)
+                self.answer.text += text
             case "reasoning":
-                parts = [*_dicts(item.get("content")), *_dicts(item.get("summary"))]
-                self.answer.reasoning += "".join(str(part.get("text") or "") for part in parts)
-            case "function_call" | "custom_tool_call":
-                written = item.get("arguments" if item["type"] == "function_call" else "input")
-                arguments = written if item["type"] == "function_call" else json.dumps({"input": written})
-                streamed = self._loose.pop(str(item.get("id")), None)
-                if streamed is not None and streamed.arguments != written:
+                self.answer.reasoning += text
+            case "function_call" | "custom_tool_call" as kind:
+                written = str(item.get("arguments" if kind == "function_call" else "input"))
+                call = self._loose.pop(str(item.get("id")), None)
+                if call is not None and call.arguments != written:
                     self.fault("the deltas of a call are not its arguments")
-                pieces = streamed.pieces if streamed is not None else 1
-                name, inside = str(item.get("name")), item.get("namespace")
-                name = f"{inside}__{name}" if inside else name
-                self.answer.calls.append(ReceivedCall(str(item.get("call_id")), name, str(arguments), pieces))
+                space = f"{item['namespace']}__" if item.get("namespace") else ""
+                arguments = written if kind == "function_call" else json.dumps({"input": written})
+                pieces = 1 if call is None else call.pieces
+                self.answer.calls.append(
+                    ReceivedCall(str(item.get("call_id")), f"{space}{item.get('name')}", arguments, pieces)
+                )
 
-    def _end(self, body: dict[str, Any]) -> None:
-        status = body.get("status")
-        if status == "failed":
-            self.failed(body.get("error"))
-        elif status == "incomplete":
-            reason = (body.get("incomplete_details") or {}).get("reason")
-            self.answer.finish_reason = "content_filter" if reason == "content_filter" else "length"
-        elif status == "completed":
-            self.answer.finish_reason = "tool_calls" if self.answer.calls else "stop"
-        else:
-            self.fault(f"status is {status!r}", "ending")
+    def _end(self, body: dict[Any, Any]) -> None:
+        match body.get("status"):
+            case "failed":
+                self.failed(body.get("error"))
+            case "incomplete":
+                reason = (body.get("incomplete_details") or {}).get("reason")
+                self.answer.finish_reason = "content_filter" if reason == "content_filter" else "length"
+            case "completed":
+                self.answer.finish_reason = "tool_calls" if self.answer.calls else "stop"
         self.answer.calls += self._loose.values()  # cut off
-        usage = body.get("usage")
-        names = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens", "total_tokens": "total_tokens"}
-        if isinstance(usage, dict) and names.keys() <= usage.keys():
-            self.answer.usage = {chat: usage[name] for name, chat in names.items()}
-
-
-def _dicts(value: Any) -> Sequence[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+        self.count(body.get("usage"), "input_tokens", "output_tokens")
 
 
 _READERS: dict[str, type[_Reader]] = {"chat": _Chat, "messages": _Messages, "responses": _Responses}

@@ -26,7 +26,7 @@ from ...wire import openai
 from ...wire.chat_answer import ChatAnswer
 from ..command import UsageError, read_file, safe, template_of
 from ..faces.answers import Received, api_of, is_stream, read_answer
-from ..faces.bodies import face_of
+from ..faces.requests import face_of
 from .trace import show_trace
 
 _SHOWN = 60

@@ -1,4 +1,4 @@
-"""A chat completion as a client of each API would ask for it."""
+"""Requests of the three APIs: a chat completion in the words of each, and of which API a body is."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...apis.face import Face
+from ...apis.messages.client.face import MessagesFace
+from ...apis.responses import ResponsesFace
+
 PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
 HEADERS: dict[str, dict[str, str]] = {"chat": {}, "messages": {"anthropic-version": "2023-06-01"}, "responses": {}}
 """What a request of each API has beside its body."""
 _TOKENS = 1024
+_OF_MESSAGES = frozenset({"system", "stop_sequences", "thinking", "output_config", "context_management"})
+"""Fields that a request of Anthropic's Messages has, and a chat completion has not."""
 
 
 def request_body(api: str, chat: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,3 +94,23 @@ def _items(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _limit(chat: Mapping[str, Any]) -> int | None:
     return next((chat[name] for name in ("max_completion_tokens", "max_tokens") if name in chat), None)
+
+
+def face_of(body: Any, api: str | None = None) -> Face | None:
+    """What reads a request of Messages or Responses; None for a chat completion. api: which it is; None looks at it."""
+    match api or _api_of(body):
+        case "messages":
+            return MessagesFace(inline_tools=True)
+        case "responses":
+            return ResponsesFace()
+    return None
+
+
+def _api_of(body: Any) -> str:
+    if not isinstance(body, dict):
+        return "chat"
+    if "input" in body and "messages" not in body:
+        return "responses"
+    tools = body.get("tools")
+    own = any(isinstance(tool, dict) and "input_schema" in tool for tool in tools) if isinstance(tools, list) else False
+    return "messages" if own or not _OF_MESSAGES.isdisjoint(body) else "chat"
