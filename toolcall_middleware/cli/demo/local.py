@@ -57,11 +57,13 @@ def weights() -> Path | None:
 
 
 @contextlib.contextmanager
-def llama_server(path: Path, *, threads: int | None = None, cache_prompt: bool = False) -> Iterator[str]:
+def llama_server(
+    path: Path, *, threads: int | None = None, cache_prompt: bool = False, window: int = 4096
+) -> Iterator[str]:
     """llama.cpp's server with the weights at `path`, on a free port of loopback; gives its base URL.
 
     cache_prompt: a prefix that was seen before is not computed again. It was computed in other batches, so the same
-    request could be answered in another way.
+    request could be answered in another way. window: tokens that a request and its answer may have.
     Raises RuntimeError where llama.cpp cannot load the weights. Nothing is logged.
     """
     import xllamacpp
@@ -71,7 +73,7 @@ def llama_server(path: Path, *, threads: int | None = None, cache_prompt: bool =
     params.model_alias = {MODEL}
     params.hostnames = ["127.0.0.1"]
     params.port = 0  # the server finds a free one and tells it
-    params.n_ctx = 4096
+    params.n_ctx = window
     params.n_parallel = 1
     params.use_jinja = True
     # llama.cpp's threads wait for each other at every step, spinning: as many as cores, and any other work on the
