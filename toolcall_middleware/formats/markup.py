@@ -158,8 +158,9 @@ _private: dict[Markup, None] = {}
 
 
 def add(own: Markup) -> None:
-    """Have every reader know the markup of a family that is not built in, as of now."""
-    _private[own] = None
+    """Have every reader know the markup of a family that is not built in, as of now. Safe in any thread."""
+    global _private  # noqa: PLW0603 - replaced as a whole: the loop may go through the old one meanwhile
+    _private = {**_private, own: None}
     gathered.cache_clear()
     turn_markers.cache_clear()
 

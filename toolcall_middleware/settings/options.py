@@ -85,7 +85,7 @@ _ROWS = (
     Option("template", None, readers.TEMPLATE, "prompt", OPERATOR,
            "A checkpoint's chat template, from which `format=template` derives how calls are written; `auto` uses it "
            "where a model's name tells no family. Without it `auto` uses the template beside the tokenizer that is set "
-           "(`hf:`); `none` keeps it from that."),
+           "(`hf:`), and the one that a llama.cpp upstream has at `/props`; `none` keeps it from both."),
     Option("send", "chat", choice("chat", "completions"), "prompt", OPERATOR,
            "`completions`: the model's own chat template (`template`) writes the prompt, tools and history included, "
            "and the backend is asked for a text completion."),

@@ -190,17 +190,24 @@ class ToolRequest:
         self._sent = b""  # the body of the attempt at hand
         self.settings = settings
         self._extension = extension
-        self._format = PromptFormat(chat, settings, memory)
         schema = self._answer_schema() if settings.structured != "off" else None
         self.json = None if schema is None else JsonAnswer(schema, settings.max_response_bytes, settings.retries)
         self._negotiation = Negotiation(chat, settings, memory, lowers_limit=lowers_limit)
         self.tools = ToolBudget(chat, settings, memory)
-        self._reasoning_start = ReasoningStart(chat, settings, memory, self._format.chosen)
+        self._memory = memory
         self._talk = SentConversation(chat, settings, self.tools)
         self._attempts = 1  # without those that only leave out what the backend refused
         self.why = "first"
         self.decisions = Decisions(chat.model)
-        self.decisions.append(Decision("format", self.prompt_format, self._format.why))
+
+    @functools.cached_property
+    def _format(self) -> PromptFormat:
+        """Chosen once the backend was asked for its template, where it had to be."""
+        return PromptFormat(self.chat, self.settings, self._memory)
+
+    @functools.cached_property
+    def _reasoning_start(self) -> ReasoningStart:
+        return ReasoningStart(self.chat, self.settings, self._memory, self._format.chosen)
 
     @property
     def prompt_format(self) -> str:
@@ -309,6 +316,7 @@ class ToolRequest:
 
     def first(self) -> bytes:
         """The body of the first attempt."""
+        self.decisions.append(Decision("format", self.prompt_format, self._format.why))
         self._negotiation.begin()
         if not self.native:
             return self._by_prompt()

@@ -41,6 +41,7 @@ class Topic(enum.Enum):
     CALLS_COME = "calls_come"  # calls in a format reach us; of: the format
     CALLS_KEPT = "calls_kept"  # the engine takes calls in a format out of the text; of: the format
     WINDOW = "window"  # how many tokens the backend's window holds
+    TEMPLATE = "template"  # the template that the backend shows, as the setting `template` names one; empty: none
     NO_CALL = "no_call"  # a reason why answers hold no call was logged; of: the reason
     OPENS_THOUGHT = "opens_thought"  # whether the prompt opens a thought; of: the position of the template's switch
 

@@ -20,6 +20,7 @@ from ..request.parse import ChatRequest
 from ..response.choice import AnswerOutcome
 from ..settings import Settings
 from .backend_memory import BackendMemory, Fact, Topic, odd_fields, speaks_of_calls
+from .tool_support import template_of
 
 _log = logging.getLogger("toolcall_middleware")
 LEAST_TOKENS = 8
@@ -36,12 +37,13 @@ class PromptFormat:
         self._chat = chat
         self._settings = settings
         self._memory = memory
-        self.chosen: ToolFormat = registry.for_model(settings.format, chat.model, settings.template)
+        template = template_of(chat.model, settings, memory)
+        self.chosen: ToolFormat = registry.for_model(settings.format, chat.model, template)
         self.why = f"format={settings.format} ({settings.source('format')})"
         if settings.format == "auto":
             name = shown(chat.model)
             if self.name == registry.TEMPLATE:
-                self.why += f"; by template: the name {name} tells no family, template={settings.template} does"
+                self.why += f"; by template: the name {name} tells no family, template={template} does"
             elif registry.get("auto") is not self.chosen:
                 self.why += f"; by name: {name} tells the family"
             else:

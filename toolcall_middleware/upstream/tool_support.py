@@ -1,7 +1,7 @@
-"""Whether a model's backend calls tools itself (`mode=auto`), how large its window is (`tools_budget=auto`), and the
-questions that show it.
+"""Whether a model's backend calls tools itself (`mode=auto`), how large its window is (`tools_budget=auto`), which chat
+template it has (`format=auto`), and the questions that show it.
 
-llama.cpp says at `/props` whether the model's chat template takes tools. Of any other backend, the tokens of a prompt
+llama.cpp has its template at `/props`, and says whether that takes tools. Of any other backend, the tokens of a prompt
 tell: with a tool it is longer than without, or the tool was dropped. A short conversation of our own is asked, so that
 no client's words decide.
 """
@@ -9,6 +9,8 @@ no client's words decide.
 from __future__ import annotations
 
 import enum
+import functools
+import importlib.util
 import logging
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from urllib.parse import quote
 import msgspec
 
 from ..errors import shown
+from ..formats import models
 from ..formats.unparsed_calls import is_models_fault
 from ..request.parse import ChatRequest
 from ..settings import Settings
@@ -28,6 +31,7 @@ from .backend_memory import BackendMemory, Fact, Topic
 _log = logging.getLogger("toolcall_middleware")
 FACT = Fact(Topic.TOOLS)
 WINDOW = Fact(Topic.WINDOW)
+TEMPLATE = Fact(Topic.TEMPLATE)
 _UNKNOWN_WINDOW = 0
 _LEAST_GROWTH = 3  # tokens: a template may write the time of day, and no tool is as short
 _TOOL_WORDS = ("tool", "function", "extra inputs", "extra fields", "unknown field", "unrecognized", "jinja")
@@ -57,6 +61,9 @@ class ToolSupport(enum.StrEnum):
     DOUBTED = "doubted"  # tools of one request were refused: the backend is to be asked again
 
 
+_NATIVE = frozenset({ToolSupport.CALLS, ToolSupport.SHOWN})
+
+
 class Told(NamedTuple):
     """The backend's answer to a question."""
 
@@ -70,6 +77,8 @@ class Evidence(NamedTuple):
     support: ToolSupport | None = None
     window: int | None = None
     """In tokens."""
+    props: Any = None
+    """What `/props` says, where its template is wanted."""
 
 
 Questions = Generator[Question, "Told | None", Evidence]
@@ -78,22 +87,25 @@ Questions = Generator[Question, "Told | None", Evidence]
 
 @dataclass(frozen=True, slots=True)
 class PendingProof:
-    """Evidence that a request waits for. A host asks the `questions` and gives the result to `learn`.
+    """Evidence that a request waits for. A host asks the `questions`, and gives the result to `derive` in a thread and
+    then to `learn`.
 
-    support, window: what is wanted.
+    support, window, template: what is wanted.
     """
 
     model: str
     memory: BackendMemory
     support: bool = True
     window: bool = False
+    template: bool = False
 
     @property
     def is_due(self) -> bool:
         """Whether it still has to be asked: another request may have done so meanwhile."""
         lacks_window = self.window and self.memory.recall(self.model, WINDOW) is None
         lacks_support = self.support and self.memory.recall(self.model, FACT) in {None, ToolSupport.DOUBTED}
-        return lacks_window or lacks_support
+        lacks_template = self.template and self.memory.recall(self.model, TEMPLATE) is None
+        return lacks_window or lacks_support or lacks_template
 
     def questions(self) -> Questions:
         """What to ask the backend."""
@@ -107,10 +119,20 @@ class PendingProof:
         support = None
         if self.support and (support := _support_in_props(told)) is None:
             support = yield from _support(self.model)
-        return Evidence(support, window)
+        return Evidence(support, window, told if self.template and support not in _NATIVE else None)
 
-    def learn(self, evidence: Evidence) -> None:
-        """Remember what the answers showed."""
+    def derive(self, evidence: Evidence) -> str:
+        """The template of these props, by the name that it has from now on. Empty where it derives no family, or there
+        is none. Takes seconds: not for an event loop.
+        """
+        from ..formats.template import at_hand
+
+        return at_hand.of_props(self.model, evidence.props)
+
+    def learn(self, evidence: Evidence, template: str | None = None) -> None:
+        """Remember what the answers showed. template: what `derive` returned, None where it was not asked."""
+        if template is not None:
+            self.memory.note(self.model, TEMPLATE, value=template)
         if self.window:
             self.memory.note(self.model, WINDOW, value=evidence.window or _UNKNOWN_WINDOW)
             size = "no window is known" if evidence.window is None else f"a window of {evidence.window} tokens"
@@ -136,9 +158,35 @@ def proof_for(chat: ChatRequest, settings: Settings, memory: BackendMemory) -> P
     """The evidence that a request waits for; None where it needs none."""
     if not chat.offers_tools:
         return None
-    support = settings.mode == "auto" and support_of(chat, settings, memory) in {None, ToolSupport.DOUBTED}
+    known = support_of(chat, settings, memory)
+    support = settings.mode == "auto" and known in {None, ToolSupport.DOUBTED}
     window = settings.tools_budget == "auto" and memory.recall(chat.model, WINDOW) is None
-    return PendingProof(chat.model, memory, support=support, window=window) if support or window else None
+    by_prompt = settings.mode == "prompt" or (settings.mode == "auto" and known not in _NATIVE)
+    template = by_prompt and _may_show_template(settings) and memory.recall(chat.model, TEMPLATE) is None
+    template = template and models.family(chat.model) is None
+    wanted = support or window or template
+    return PendingProof(chat.model, memory, support, window, template) if wanted else None
+
+
+def template_of(model: str, settings: Settings, memory: BackendMemory) -> str | None:
+    """The template that says how a model calls: the one that is set, else the one that its backend shows."""
+    return settings.template or memory.recall(model, TEMPLATE) or None
+
+
+def _may_show_template(settings: Settings) -> bool:
+    """Whether the backend may be a llama.cpp server whose template is of use: an app of this process is none, unless
+    `mode=auto` has to ask it anyway.
+    """
+    if settings.format != "auto" or settings.upstream_api != "openai":
+        return False
+    if settings.template is not None or settings.by_hand("template"):
+        return False
+    return (settings.mode == "auto" or settings.upstream_url is not None) and _renders_templates()
+
+
+@functools.cache
+def _renders_templates() -> bool:
+    return importlib.util.find_spec("jinja2") is not None
 
 
 def refuses_tools(status: int, said: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -34,6 +35,19 @@ def derived(source: str, model: str) -> Derived | None:
         name = sources.in_cache(model)
         return None if name is None else _logged(name)
     return _logged(source)
+
+
+def of_props(model: str, props: object) -> str:
+    """Derive from the template in a llama.cpp server's `/props`. The name under which `derived` knows it then; empty
+    where there is no template, or none that says how calls are written.
+    """
+    try:
+        checkpoint = sources.of_props(f"/props of {model}", props)
+    except SettingsError:
+        return ""
+    name = f"{sources.PROPS}:{hashlib.sha256(checkpoint.template.source.encode()).hexdigest()[:12]}"
+    sources.remember(name, checkpoint)
+    return name if _logged(name).family is not None else ""
 
 
 def prompts_for(source: str, model: str) -> TemplatePrompts | None:

@@ -111,7 +111,12 @@ class ToolProofs:
             lock = self._asking[proof.model] = asyncio.Lock()
         async with lock:
             if proof.is_due:
-                proof.learn(await _answered(proof, app, scope, paths))
+                evidence = await _answered(proof, app, scope, paths)
+                derives = evidence.props is not None
+                template = (
+                    await asyncio.to_thread(proof.derive, evidence) if derives else "" if proof.template else None
+                )
+                proof.learn(evidence, template)
 
 
 async def _answered(proof: PendingProof, app: ASGIApp, scope: Scope, paths: tuple[str, ...]) -> Evidence:
