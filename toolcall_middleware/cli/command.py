@@ -108,10 +108,9 @@ def template_of(place: str | None) -> str | None:
     """
     if place is None or not place.startswith(("http://", "https://")):
         return place
-    from ..formats.template import sources
     from ..hosts.proxy.props import ask
 
-    sources.remember(place, ask(place, None))
+    ask(place, None)
     return place
 
 

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from toolcall_middleware.errors import FormatError
-from toolcall_middleware.formats.template import live, sources
-from toolcall_middleware.formats.template.live import LiveTemplate, TemplateRefusalError
+from toolcall_middleware.formats.template import render, sources
 from toolcall_middleware.formats.template.prompts import TemplatePrompts, Written
-from toolcall_middleware.formats.template.render import ChatTemplate
+from toolcall_middleware.formats.template.render import ChatTemplate, TemplateRefusalError
 from toolcall_middleware.formats.template.sources import Checkpoint
 
 from . import templates
@@ -140,7 +139,7 @@ def test_a_result_cannot_end_itself() -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "SECONDS", 3)
+    monkeypatch.setattr(render, "SECONDS", 3)
 
 
 @pytest.mark.slow
@@ -149,45 +148,45 @@ def test_a_template_without_end_costs_its_process_and_the_next_prompt_is_written
     source = (
         "{% if slow %}{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}{% endif %}done"
     )
-    template = LiveTemplate(ChatTemplate(source))
-    assert template.render({}) == "done"
+    template = ChatTemplate(source)
+    assert template.write({}) == "done"
     begin = time.monotonic()
     with pytest.raises(FormatError, match="more time or memory"):
-        template.render({"slow": True})
+        template.write({"slow": True})
     assert time.monotonic() - begin < 30
-    assert template.render({}) == "done"
+    assert template.write({}) == "done"
 
 
 def test_output_without_end_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MAX_PROMPT", 1000)
-    template = LiveTemplate(ChatTemplate("{% for a in range(count) %}0123456789{% endfor %}"))
-    assert len(template.render({"count": 100})) == 1000
+    monkeypatch.setattr(render, "MAX_PROMPT", 1000)
+    template = ChatTemplate("{% for a in range(count) %}0123456789{% endfor %}")
+    assert len(template.write({"count": 100})) == 1000
     with pytest.raises(TemplateRefusalError, match="more than 1000 characters"):
-        template.render({"count": 101})
+        template.write({"count": 101})
 
 
 @pytest.mark.slow
 def test_what_a_template_says_and_what_is_no_template_are_told() -> None:
     with pytest.raises(TemplateRefusalError, match="roles must alternate"):
-        LiveTemplate(ChatTemplate("{{ raise_exception('roles must alternate') }}")).render({})
-    with pytest.raises(TemplateRefusalError, match="TemplateSyntaxError"):
-        LiveTemplate(ChatTemplate("{% if %}")).render({})
+        ChatTemplate("{{ raise_exception('roles must alternate') }}").write({})
+    with pytest.raises(FormatError, match="cannot be read: TemplateSyntaxError"):
+        ChatTemplate("{% if %}").write({})
     with pytest.raises(FormatError, match="characters"):
-        LiveTemplate(ChatTemplate("x" * (1 << 21)))
+        ChatTemplate("x" * (1 << 21)).write({})
 
 
 @pytest.mark.slow
 def test_processes_end_with_what_they_serve_and_one_that_was_killed_is_replaced() -> None:
-    template = LiveTemplate(ChatTemplate("{{ word }}"))
-    assert template.render({"word": "one\n\u2028\ud800"}) == "one\n\u2028?"
+    template = ChatTemplate("{{ word }}")
+    assert template.write({"word": "one\n\u2028\ud800"}) == "one\n\u2028?"
     [worker] = template._idle
     worker.kill()
     worker.wait()
-    assert template.render({"word": "two"}) == "two"
+    assert template.write({"word": "two"}) == "two"
     [worker] = template._idle
     del template
     assert worker.wait(timeout=10) is not None
 
 
 def test_dates_are_those_of_the_day() -> None:
-    assert LiveTemplate(ChatTemplate("{{ strftime_now('%Y') }}")).render({}) == time.strftime("%Y")
+    assert ChatTemplate("{{ strftime_now('%Y') }}").write({}) == time.strftime("%Y")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import FormatError, SettingsError
 from .. import markup
 from ..family import Family
 from ..prompt import escaping
-from . import derive, response_template, sources
+from . import derive, sources
 from .derive import Derived
 from .prompts import TemplatePrompts
 
@@ -96,21 +95,7 @@ def of_source(source: str) -> Derived:
     """What is derived from a source. Raises FormatError or SettingsError."""
     checkpoint = sources.find(source)
     escaping.add_tokens(checkpoint.special_tokens)
-    if checkpoint.response_template is None:
-        return derive.derive(checkpoint.template)
-    spec = checkpoint.response_template
-    try:
-        declared = derive.Declared(response_template.compile_calls(spec), response_template.compile_reasoning(spec))
-    except response_template.NotCompiled as error:
-        found = derive.derive(checkpoint.template)
-        return replace(found, unknown=(*found.unknown, f"{derive.DECLARATION} is not used: {error}"))
-    found = derive.derive(checkpoint.template, declared=declared)
-    # A template that writes calls says more; where it writes none, the declaration stands alone.
-    return (
-        found
-        if found.family is not None or found.sample
-        else response_template.family_of(checkpoint.template, declared, found.why)
-    )
+    return derive.derive(checkpoint.template)
 
 
 def required(source: str | None) -> Family:
@@ -131,9 +116,6 @@ def _kept(source: str) -> Derived:
     found = of_source(source)
     if found.family is not None:
         markup.add(found.family.markup)  # all readers know its markers, and nothing that a tool says can hold them
-    for each in found.unknown:
-        if each.startswith(derive.DECLARATION):
-            _log.warning("template: %s: %s", source, each)
     return found
 
 

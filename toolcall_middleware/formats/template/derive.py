@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...model import ToolCall
@@ -24,20 +24,10 @@ from .render import ChatTemplate
 from .turns import Turns
 
 NAME = "template"
-DECLARATION = "the checkpoint's response_template"
-"""How it is called in what could not be told."""
 _ASKED = said(probes.USER)
 _MAX_END = 64
 _ODD = re.compile(r"[^\w\s]")
 _TAG_NAME = re.compile(r"</?([A-Za-z_][\w:.-]{2,64})")
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """What a checkpoint declares of its answers, besides its chat template."""
-
-    calls: Syntax
-    reasoning: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,22 +64,19 @@ class Derived:
         return "certain" if self.same_text and self.read_back == self.tried else "likely"
 
 
-def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | None = None) -> Derived:
+def derive(template: ChatTemplate, *, adopt: bool = True) -> Derived:
     """The family of a chat template. adopt: a built-in family's reader is used where it is of the same calls.
 
-    declared: what the checkpoint says of its calls, used where it reads them back. Raises FormatError where the
-    template cannot be rendered at all.
+    Raises FormatError where the template cannot be rendered at all.
     """
     found = turns.read(template)
     if isinstance(found, str):
         return Derived(family=None, why=found)
-    if declared is not None and found.reasoning is None:
-        found = replace(found, reasoning=declared.reasoning)
     rendered = _Renderings(template, found)
     plain, unlikely = rendered.plain, rendered.unlikely
     if len(plain) < len(PLAIN):
         return Derived(family=None, why="the template does not render calls with arguments of every type")
-    candidates = _candidates(found, rendered, declared, adopt=adopt)
+    candidates = _candidates(found, rendered, adopt=adopt)
     chosen = next((one for one in candidates if all(reads(_openers(one[0]), turn) for turn in plain)), None)
     if chosen is None:
         return Derived(
@@ -105,8 +92,6 @@ def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | N
     block = tools.read(template, found, (tokens(found.layout.opening + found.layout.before) or [""])[0])
     family = _family(found, syntax, like, block)
     unknown: list[str] = []
-    if declared is not None and syntax is not declared.calls:
-        unknown.append(f"{DECLARATION} does not read what the chat template renders, which tells instead")
     if not all(reads(openers, turn) for turn in rendered.beside):
         unknown.append("text beside a call: the template does not have it in one turn with the call")
     if block.own_words:
@@ -211,12 +196,8 @@ def _call_text(text: str | None, begin: str, end: str, found: Turns) -> str | No
     return inner
 
 
-def _candidates(
-    found: Turns, rendered: _Renderings, declared: Declared | None, *, adopt: bool
-) -> Iterator[tuple[Syntax, str | None]]:
+def _candidates(found: Turns, rendered: _Renderings, *, adopt: bool) -> Iterator[tuple[Syntax, str | None]]:
     """Ways to read and write the calls, best first."""
-    if declared is not None:
-        yield declared.calls, None
     own = json_syntax.of_layout(found.layout) if found.layout.json else None
     if own is None:
         own = element_syntax.of_layout(found.layout, rendered.of)
@@ -297,24 +278,11 @@ def _markup(found: Turns) -> Markup:
     """The template's own markers: read around calls, and kept out of what tools say."""
     layout = found.layout
     marks = tokens(layout.opening + layout.before) + tokens(layout.after + layout.closing)
-    # Tags with an attribute are no whole marks.
-    whole = f"{layout.opening}{layout.call}{layout.region}{layout.closing}"
-    return own_markup(whole, marks, ends=found.ends, stops=found.stops, reasoning=found.reasoning)
-
-
-def own_markup(
-    text: str,
-    marks: Sequence[str],
-    *,
-    ends: Sequence[str],
-    stops: Sequence[str] = (),
-    reasoning: tuple[str, str] | None,
-) -> Markup:
-    """The markup of a model whose calls stand in `text`, with `marks` around them."""
-    ends = tuple(end for end in ends if len(end) <= _MAX_END and len(_ODD.findall(end)) > 1)
-    marks = [*marks, *stops, *ends, *(reasoning or ())]
+    ends = tuple(end for end in found.ends if len(end) <= _MAX_END and len(_ODD.findall(end)) > 1)
+    marks += [*found.stops, *ends, *(found.reasoning or ())]
     escapes: list[Escape] = []
-    whole = "".join((text, *marks))
+    # Tags with an attribute are no whole marks.
+    whole = "".join((layout.opening, layout.call, layout.region, layout.closing, *marks))
     names = dict.fromkeys(_TAG_NAME.findall(whole))
     tags = [f"/?{re.escape(name)}[\\s>=/]" for name in names if not escaping.has_markup(f"<{name}>")]
     for mark in dict.fromkeys(marks):
@@ -325,8 +293,8 @@ def own_markup(
         else:
             escapes.append(Escape(re.escape(mark[0]), re.escape(mark[1:])))
     return Markup(
-        reasoning=(reasoning,) if reasoning is not None else (),
-        stops=tuple(stops),
+        reasoning=(found.reasoning,) if found.reasoning is not None else (),
+        stops=found.stops,
         ends=ends,
         tags=tuple(dict.fromkeys(tags)),
         escapes=tuple(escapes),

@@ -21,8 +21,8 @@ from ..prompt import escaping
 from ..prompt.tool_results import guarded
 from . import probes, turns
 from .compare import common_start
-from .live import LiveTemplate, TemplateRefusalError
 from .probes import Dialect, context, said
+from .render import TemplateRefusalError
 from .sources import Checkpoint
 
 _log = logging.getLogger(__name__)
@@ -78,7 +78,6 @@ class TemplatePrompts:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
-        self._live = LiveTemplate(checkpoint.template)
         self._lock = threading.Lock()
         self._manner: Manner | None = None
 
@@ -101,7 +100,7 @@ class TemplatePrompts:
 
         messages: the conversation, with calls and results as OpenAI's API has them (arguments as text). tools: its
         entries for tools. plain: the same conversation without either, for a template that does not understand them.
-        more: what else the template is given. Takes time. Raises TemplateRefusalError and FormatError (LiveTemplate).
+        more: what else the template is given. Takes time. Raises TemplateRefusalError and FormatError.
         """
         manner = self.manner
         speaks = any(message.get("tool_calls") or message["role"] == "tool" for message in messages)
@@ -133,7 +132,7 @@ class TemplatePrompts:
         for messages, tools in ways:
             usual = {"messages": list(messages), "tools": tools, "documents": None}
             try:
-                return self._live.render({"add_generation_prompt": True, **more, **usual}), None
+                return self._checkpoint.template.write({"add_generation_prompt": True, **more, **usual}), None
             except TemplateRefusalError as refusal:
                 first = first or refusal
         return None, first

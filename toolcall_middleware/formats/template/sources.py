@@ -5,7 +5,6 @@ Nothing is downloaded. What a server's `/props` said is handed in by whoever ask
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +22,8 @@ CACHE = "cache"
 PROPS = "props"
 """The source that is the upstream's `/props`."""
 _FILES = ("chat_template.jinja", "chat_template.json", "tokenizer_config.json")
-_told: dict[str, Checkpoint] = {}
+_props: dict[str, tuple[str, Any]] = {}
+"""Addresses of servers, with the URL and the value of their `/props`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,6 @@ class Checkpoint:
     """Its engine puts the token of the beginning before every prompt, so that none may hold it."""
     special_tokens: tuple[str, ...] = ()
     """What its tokenizer's configuration and the template's text show of special tokens."""
-    response_template: Mapping[str, Any] | None = None
-    """What Transformers reads an answer with (since 5.13), as the checkpoint's tokenizer_config.json has it."""
 
 
 def find(source: str) -> Checkpoint:
@@ -44,8 +42,8 @@ def find(source: str) -> Checkpoint:
 
     Raises SettingsError where there is none or its files cannot be read.
     """
-    if source in _told:
-        return _told[source]
+    if source in _props:
+        return of_props(*_props[source])
     if source == PROPS:
         raise SettingsError(
             f"{SETTING}: {PROPS} is for the proxy, which has an upstream to ask; give a path or a name."
@@ -79,9 +77,10 @@ def of_props(url: str, props: Any) -> Checkpoint:
     return Checkpoint(ChatTemplate(text, special), engine_begins=True, special_tokens=_special(text, special))
 
 
-def remember(source: str, checkpoint: Checkpoint) -> None:
-    """Have `find` give this checkpoint for a source, as of now."""
-    _told[source] = checkpoint
+def remember(source: str, url: str, props: Any) -> None:
+    """Has `find` give the checkpoint that the server at `source` serves, by its `/props`. Raises SettingsError."""
+    of_props(url, props)
+    _props[source] = url, props
 
 
 def _of_folder(folder: Path) -> Checkpoint:
@@ -105,16 +104,9 @@ def _of_file(file: Path) -> Checkpoint:
 
 
 def _checkpoint(text: str, config: Mapping[str, Any]) -> Checkpoint:
-    declared = config.get("response_template")
-    if isinstance(declared, str):
-        try:
-            declared = json.loads(declared)
-        except (ValueError, RecursionError):
-            declared = None
     return Checkpoint(
         ChatTemplate(text, special_tokens(config)),
         special_tokens=_special(text, special_tokens(config), config.get("added_tokens_decoder")),
-        response_template=declared if isinstance(declared, Mapping) else None,
     )
 
 

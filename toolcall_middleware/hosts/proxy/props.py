@@ -25,7 +25,7 @@ def with_template(settings: Settings) -> Settings:
         return settings
     url = settings.upstream_url
     try:
-        sources.remember(url, ask(url, settings.upstream_key))
+        ask(url, settings.upstream_key)
     except SettingsError as error:
         if settings.format == "template" or settings.send == "completions":
             raise
@@ -34,10 +34,10 @@ def with_template(settings: Settings) -> Settings:
     return settings.replace(template=url)
 
 
-def ask(url: str, key: str | None) -> sources.Checkpoint:
-    """The checkpoint of the llama.cpp server at this address, with or without `/v1`. Raises SettingsError."""
+def ask(url: str, key: str | None) -> None:
+    """Makes the address of a llama.cpp server, with or without `/v1`, a source of templates. Raises SettingsError."""
     place = upstream_address(url, "/props")
-    return sources.of_props(hide_login(place), _asked(place, key))
+    sources.remember(url, hide_login(place), _asked(place, key))
 
 
 def _asked(url: str, key: str | None) -> object:

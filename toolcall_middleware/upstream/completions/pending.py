@@ -9,8 +9,8 @@ from ...apis.completions.request import completion_body
 from ...errors import FormatError, ToolCallError
 from ...formats.base import ToolFormat
 from ...formats.models import thoughts_of
-from ...formats.template.live import TemplateRefusalError
 from ...formats.template.prompts import TemplatePrompts, Written
+from ...formats.template.render import TemplateRefusalError
 from ...parsing.text.reasoning import OpenedReasoning
 from .preserved import preserved_tokens
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from ...errors import SettingsError
 from ...installed import install_command
 from .prompt_parts import Prompt
+from .template_worker import compiled
 
-# A tag of transformers' own, around what the assistant says; it renders to nothing.
-_GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
 _MAX_BYTES = 4 << 20
 
 
@@ -28,21 +25,11 @@ class ChatTemplate:
     def __init__(self, source: str, special: Mapping[str, str]) -> None:
         try:
             import jinja2
-            import jinja2.sandbox
+
+            self._template = compiled(source, immutable=True)
         except ImportError:
             message = f"tokenizer: the chat template needs jinja2: {install_command('hf')}."
             raise SettingsError(message) from None
-        environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
-            trim_blocks=True,
-            lstrip_blocks=True,
-            extensions=["jinja2.ext.loopcontrols"],
-            autoescape=False,
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _raise
-        environment.globals["strftime_now"] = _now
-        try:
-            self._template = environment.from_string(_GENERATION.sub("", source))
         except jinja2.TemplateError as error:
             raise SettingsError(f"tokenizer: the chat template cannot be read: {error}.") from None
         # What a template does wrong with messages that it does not expect, in Python's words or Jinja's.
@@ -146,17 +133,3 @@ def _opened_call(call: Any) -> Any:
     except (ValueError, RecursionError):
         return call
     return {**call, "function": {**function, "arguments": arguments}} if isinstance(arguments, dict) else call
-
-
-def _to_json(value: Any, indent: int | None = None, **options: Any) -> str:
-    """Jinja's own would escape for HTML."""
-    wanted = {name: options[name] for name in ("sort_keys", "separators") if name in options}
-    return json.dumps(value, indent=indent, ensure_ascii=bool(options.get("ensure_ascii")), **wanted)
-
-
-def _raise(message: str) -> NoReturn:
-    raise ValueError(message)
-
-
-def _now(form: str) -> str:
-    return dt.datetime.now().astimezone().strftime(form)

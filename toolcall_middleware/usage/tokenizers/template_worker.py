@@ -1,8 +1,9 @@
-"""Renders a chat template in a process of its own, which the caller can end: templates are programs, maybe hostile.
+"""The Jinja in which chat templates are written, and a process that renders one: templates are programs, maybe hostile,
+and the caller can end the process.
 
-Run as a file: a JSON object stands on standard input, a list of outcomes goes to standard output. With `--serve` the
-first line of the input holds the template, each further one a context, and each gets a line of output; the process
-ends with its input. Nothing of this package is imported, so that the process holds little.
+Run as a file: the first line of the input is a JSON object with the template and its bounds, each further line holds
+contexts, and each gets a line of outcomes; the process ends with its input. Nothing of this package is imported, so the
+process holds little.
 """
 
 from __future__ import annotations
@@ -12,51 +13,60 @@ import itertools
 import json
 import re
 import sys
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+if TYPE_CHECKING:
+    import jinja2
+
+NO_JINJA = 3
+"""The exit code where there is no jinja2."""
 # A tag of transformers' own, around what the assistant says; it renders to nothing.
 _GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
 
 
-def main() -> int:
-    """Reads the order, renders each context, and writes `[{"text": …} or {"error": …}]`. 3: there is no jinja2."""
-    serves = sys.argv[1:] == ["--serve"]
-    order = json.loads(sys.stdin.buffer.readline()) if serves else json.load(sys.stdin)
-    sys.path[:] = order["path"]
-    _confine_memory(order["memory_bytes"])
-    try:
-        import jinja2
-        import jinja2.sandbox
-    except ImportError:
-        return 3
-    # Templates that llama.cpp renders append to lists of theirs; what is changed here is this process's alone.
-    environment = jinja2.sandbox.SandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"], autoescape=False
-    )
+def compiled(source: str, *, immutable: bool) -> jinja2.Template:
+    """A chat template in jinja2's sandbox, as engines compile it. immutable: it may not change what it is given.
+
+    Raises ImportError and jinja2.TemplateError.
+    """
+    import jinja2.sandbox
+
+    kind = jinja2.sandbox.ImmutableSandboxedEnvironment if immutable else jinja2.sandbox.SandboxedEnvironment
+    environment = kind(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"], autoescape=False)
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise
-    environment.globals["strftime_now"] = _now if serves else _same_day
+    environment.globals["strftime_now"] = _now
+    return environment.from_string(_GENERATION.sub("", source))
+
+
+def main() -> int:
+    """Reads the template, then renders the contexts of each line: `[{"text": …} or {"error": …}]`."""
+    order = json.loads(sys.stdin.buffer.readline())
+    sys.path[:] = order["path"]
+    _confine_memory(order["memory_bytes"])
     _confine_time(order["cpu_seconds"])
     try:
-        template = environment.from_string(_GENERATION.sub("", order["template"]))
-        if not serves:
-            found = [_render(template, {**order["special"], **each}, order["characters"]) for each in order["contexts"]]
-    except (jinja2.TemplateError, RecursionError, MemoryError) as error:
-        found = [{"error": _said(error)}]
-        template = None
-    if not serves:
-        json.dump(found, sys.stdout)
+        # Templates that llama.cpp renders append to lists of theirs; what is changed here is this process's alone.
+        template = compiled(order["template"], immutable=False)
+    except ImportError:
+        return NO_JINJA
+    except Exception as error:  # noqa: BLE001 - the template is the caller's, and each fault of it is one answer
+        _send({"error": _said(error)})
         return 0
     for line in sys.stdin.buffer:
         _confine_time(order["cpu_seconds"])
-        context = {**order["special"], **json.loads(line)}
-        outcome = found[0] if template is None else _render(template, context, order["characters"])
-        sys.stdout.write(json.dumps(outcome) + "\n")
-        sys.stdout.flush()
+        asked = json.loads(line)
+        contexts = ({**order["special"], **each} for each in asked["contexts"])
+        _send([_rendered(template, each, asked["characters"]) for each in contexts])
     return 0
 
 
-def _render(template: Any, context: dict[str, Any], characters: int) -> dict[str, str]:
+def _send(outcomes: Any) -> None:
+    sys.stdout.write(json.dumps(outcomes) + "\n")
+    sys.stdout.flush()
+
+
+def _rendered(template: jinja2.Template, context: dict[str, Any], characters: int) -> dict[str, str]:
     parts: list[str] = []
     left = characters
     try:
@@ -67,8 +77,7 @@ def _render(template: Any, context: dict[str, Any], characters: int) -> dict[str
             parts.append(part)
     except Exception as error:  # noqa: BLE001 - a template raises whatever Python can, and each is one answer
         return {"error": _said(error)}
-    text = "".join(parts)
-    return {"text": text.encode("utf-8", "replace").decode()}
+    return {"text": "".join(parts).encode("utf-8", "replace").decode()}
 
 
 def _said(error: BaseException) -> str:
@@ -114,10 +123,6 @@ def _raise(message: str) -> NoReturn:
 
 def _now(form: str) -> str:
     return dt.datetime.now().astimezone().strftime(form)
-
-
-def _same_day(form: str) -> str:
-    return dt.datetime(2026, 1, 1, tzinfo=dt.UTC).strftime(form)  # the same each time: renderings are compared
 
 
 if __name__ == "__main__":
