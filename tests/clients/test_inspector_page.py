@@ -479,6 +479,7 @@ def test_the_whole_content_is_filtered_and_escape_clears(page: Any, agent: str) 
 def test_bad_news_comes_with_the_setting_that_helps(page: Any, proxy: str) -> None:
     opened(page, proxy, 4)
     assert "unknown_tool decides" in page.inner_text("#news")
+    assert "No call came (unknown_tool): offer the tool that it names" in page.inner_text("#news")
     opened(page, proxy, 3)
     assert "The client got 400" in page.inner_text("#news")
     opened(page, proxy, 1)

@@ -296,6 +296,13 @@ USER: dict[str, Any] = {
     "role": "user",
     "content": [{"type": "text", "text": "<reminder>"}, {"type": "text", "text": "Fix  greet.py"}],
 }
+
+
+def reminded(text: str) -> dict[str, Any]:
+    """A user's message in which Claude Code reminds the model at each `{}`."""
+    return {"role": "user", "content": text.replace("{}", "<system-reminder>\nBe brief.\n</system-reminder>\n")}
+
+
 RESULT: dict[str, Any] = {"role": "tool", "tool_call_id": "c", "content": "def greet"}
 ASSISTANT: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": []}
 
@@ -308,6 +315,13 @@ ASSISTANT: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls":
         ([USER, ASSISTANT, RESULT], called("now", "{}"), "now"),
         ([USER, ASSISTANT, RESULT], called("run", '"ls'), 'run "ls'),
         ([USER, ASSISTANT, RESULT], "", "Fix greet.py"),
+        ([USER, ASSISTANT, RESULT], called("read", '{"path": "/home/ada/project/greet.py"}'), "read greet.py"),
+        ([USER, ASSISTANT, RESULT], called("run", '{"command": "/bin/ls -l /tmp"}'), "run /bin/ls -l /tmp"),
+        ([USER, ASSISTANT, RESULT], called("read", '{"path": "/"}'), "read /"),
+        ([reminded("{}Fix greet.py")], "", "Fix greet.py"),
+        ([reminded("{}\nFix {}greet.py{}")], "", "Fix greet.py"),
+        ([reminded("{}")], "", "<system-reminder> Be brief. </system-reminder>"),
+        ([reminded("Fix <system-reminder> greet.py")], "", "Fix <system-reminder> greet.py"),
         ([{"role": "user", "content": "x" * 500}], "", "x" * 119 + "…"),
         ([{"role": "system", "content": "S"}], "", ""),
     ],

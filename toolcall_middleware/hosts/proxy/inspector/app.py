@@ -26,12 +26,14 @@ from ....explain import answer_of, case_of, explain, offered_in
 from ....formats import registry
 from ....library import read_calls
 from ....response.choice import CUT
+from ....response.outcome import CURES
 from ...http.cors import admits_host, is_loopback
 from ...http.headers import header_of, raw_path
 from .report_page import report_page
 from .store import Entry, Store
 
 PREFIX = "/inspect/"
+_CURES = {reason.value: cure for reason, cure in CURES.items()}
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -175,8 +177,9 @@ def _summaries(entries: list[Entry]) -> list[dict[str, Any]]:
 
 def _shown(entry: Entry, template: str | None, _request: Request) -> Response:
     rows = list(entry.rows)
-    explained = explain(rows, entry.summary, template)
-    return _json({"summary": entry.summary, "version": entry.version, "rows": rows, "explained": explained})
+    shown = {"summary": entry.summary, "version": entry.version, "rows": rows}
+    cure = _CURES.get(str(entry.summary.get("no_call")))
+    return _json({**shown, "explained": explain(rows, entry.summary, template), "cure": cure})
 
 
 def _case(entry: Entry, template: str | None, _request: Request) -> Response:

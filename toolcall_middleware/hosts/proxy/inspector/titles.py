@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,9 @@ from ....observe.recorder import Row
 
 _LONGEST = 120  # characters of a title
 _VALUE = 60  # of an argument in it
+_LONGEST_PATH = 1024
+_PATH = re.compile(r"(?:~|[A-Za-z]:)?[/\\]\S*[/\\](\S+)")
+_REMINDER, _REMINDER_END = "<system-reminder>", "</system-reminder>"
 
 
 class _Message(msgspec.Struct):
@@ -50,7 +54,7 @@ def asked(rows: Sequence[Row]) -> Asked:
     if not said:
         return Asked(messages=len(messages))
     begin = hashlib.sha256(said[0].encode("utf-8", "replace")).hexdigest()[:16]
-    return Asked(_short(said[-1]), begin, len(messages), messages[-1].role != "user")
+    return Asked(_short(_without_reminders(said[-1])), begin, len(messages), messages[-1].role != "user")
 
 
 def title(known: Asked, rows: Sequence[Row]) -> str:
@@ -64,6 +68,8 @@ def title(known: Asked, rows: Sequence[Row]) -> str:
     arguments = call["arguments"]
     values = list(arguments.values()) if isinstance(arguments, dict) else [arguments]
     shown = next((value for value in values if isinstance(value, str)), "")
+    if path := _PATH.fullmatch(shown[:_LONGEST_PATH]):
+        shown = path[1]
     return _short(f"{call['name']} {shown[:_VALUE]}")
 
 
@@ -73,6 +79,16 @@ def _text(content: Any) -> str:
         # Agents put reminders before what the user wrote.
         return next((part for part in reversed(parts) if isinstance(part, str)), "")
     return content if isinstance(content, str) else ""
+
+
+def _without_reminders(text: str) -> str:
+    """What a user wrote, without what Claude Code puts before and after it. All of it where nothing else is there."""
+    own, at = "", 0
+    while (begin := text.find(_REMINDER, at)) >= 0 and (end := text.find(_REMINDER_END, begin)) >= 0:
+        own += text[at:begin]
+        at = end + len(_REMINDER_END)
+    own += text[at:]
+    return own if own.strip() else text
 
 
 def _short(text: str) -> str:

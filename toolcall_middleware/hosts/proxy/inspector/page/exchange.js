@@ -184,6 +184,7 @@ export class Exchange {
     if (outcomes.has("cut") || (one.finish_reasons ?? []).includes("length")) told.push("The answer was cut off by its limit of tokens. Raise max_tokens, default_max_tokens or the backend's context.");
     if (why.includes("tools_lost") || why.includes("call_swallowed")) told.push("The tools did not reach the model, or its call was lost in the backend's own parser. mode=prompt puts them into the prompt.");
     if (outcomes.has("invalid") || outcomes.has("malformed")) told.push("A call's arguments do not fit the tool's schema. validate_arguments=retry asks for them again.");
+    if (this.data.cure) told.push(`No call came (${one.no_call}): ${this.data.cure}.`);
     if (one.error === "tool_choice_not_satisfied") told.push("A call had to come and none did. retries allows more tries; constrain=auto asks the backend to force one.");
     if (!one.running && one.status >= 400) told.push(`The client got ${one.status}${one.error ? ` (${one.error})` : ""}${this.data.explained.error ? `; the backend said: ${this.data.explained.error}` : ""}.`);
     $("#news").replaceChildren(...told.map((text) => el("p", { class: "note bad" }, visible(text))));
