@@ -76,17 +76,25 @@ def _get(client: httpx.Client, url: str) -> Any:
 
 
 def server_of(listed: Any) -> str | None:
-    """Which server answers so to /models, by whom it names as the owner of its models; None where it names nobody."""
-    rows = listed.get("data") if isinstance(listed, dict) else None
-    owners = (str(row.get("owned_by")) for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
+    """Which server answers so to /models, by whom it names as the owner of its models; None where it names no owner."""
+    owners = (str(row.get("owned_by")) for row in _rows(listed))
     return next((_OWNERS[owner] for owner in owners if owner in _OWNERS), None)
+
+
+def models_in(listed: Any) -> list[str]:
+    """The names in an answer to /models."""
+    return [name for row in _rows(listed) if isinstance(name := row.get("id"), str) and name]
+
+
+def _rows(listed: Any) -> list[dict[str, Any]]:
+    rows = listed.get("data") if isinstance(listed, dict) else None
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def _read_models(listed: Any, found: Backend) -> None:
     found.server = server_of(listed)
-    rows = listed.get("data") if isinstance(listed, dict) else None
-    for row in rows if isinstance(rows, list) else ():
-        name = row.get("id") if isinstance(row, dict) else None
+    for row in _rows(listed):
+        name = row.get("id")
         if not isinstance(name, str) or not name.isprintable():
             continue
         found.models.append(name)

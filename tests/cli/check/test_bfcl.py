@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.fakes import serve
 from toolcall_middleware.cli import main
-from toolcall_middleware.cli.check.bfcl.questions import read_questions
+from toolcall_middleware.cli.check.bfcl import read_questions
 from toolcall_middleware.cli.command import UsageError
 from toolcall_middleware.model import ToolCall
 
@@ -185,7 +185,7 @@ def test_answers_may_lie_elsewhere_and_are_asked_for(tmp_path: Path) -> None:
         read_questions(path, None, 5)
     answers = tmp_path / "answers.json"
     answers.write_text(json.dumps({"id": "simple_0", "ground_truth": [{"weather.forecast": {"city": ["x"]}}]}), "utf-8")
-    assert read_questions(path, answers, 5).labels == ["simple_0"]
+    assert read_questions(path, answers, 5).labels == ("simple_0",)
 
 
 class Forecaster(Engine):

@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from toolcall_middleware.cli.check import table
@@ -49,8 +50,8 @@ def verdicts(report: Report, start: str) -> dict[str, Verdict]:
 
 def right(report: Report) -> dict[tuple[str, str, str, str], str]:
     return {
-        (score.mode, score.format, score.tool_choice, score.constrain): f"{score.right}/{score.asked}"
-        for score in report.scores
+        (score.mode, score.format, score.tool_choice, score.constrain): f"{score.came}/{score.asked}"
+        for score in report.calls
     }
 
 
@@ -205,7 +206,7 @@ async def test_a_model_that_never_calls_gets_no_advice() -> None:
         pass
 
     report = await check(Mute())
-    assert not report.calls_come_right
+    assert not any(score.came for score in report.calls)
     assert report.settings == {}
     assert "no call came out right in any way" in table.text(report)
 
@@ -308,7 +309,7 @@ async def test_a_list_that_is_none_needs_the_name(listed: Any) -> None:
 
     with pytest.raises(CheckError, match="give --model"):
         await check(Odd())
-    assert (await check(Odd({"json"}), model="m\x1b[2J")).calls_come_right
+    assert any(score.came for score in (await check(Odd({"json"}), model="m\x1b[2J")).calls)
 
 
 async def test_a_backend_is_never_shown_to_have_no_models_or_chat() -> None:
@@ -330,7 +331,7 @@ async def test_a_quoted_key_is_hidden() -> None:
                 raise RefusalError(400, "no tools for the key sk-secret-1234")
 
     report = await examine(Quoting({"json"}), "http://b/v1", Options(), Settings(), ["sk-secret-1234"])
-    assert "sk-secret" not in json.dumps(report.as_json())
+    assert "sk-secret" not in str(msgspec.json.encode(report))
     assert "***" in details(report)["native.whole"]
 
 

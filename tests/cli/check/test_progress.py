@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from toolcall_middleware.cli.check.progress import progress
+from toolcall_middleware.cli.check.run import progress
 
 
 class Terminal(io.StringIO):

@@ -59,7 +59,7 @@ async def test_a_slow_backend_is_told_as_slow_and_not_as_one_that_has_nothing() 
     said = table.text(report)
     assert "slow: no answer within 0.05 s" in said
     assert not any(one.verdict is NO and one.key != "gone" for one in report.findings)
-    assert not report.calls_were_tried
+    assert not any(score.asked for score in report.calls)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -73,10 +73,10 @@ async def test_prompts_that_got_no_answer_in_time_do_not_count_as_wrong() -> Non
                 raise RefusalError(400, "no tools here")
 
     report = await check(Slow({"json"}))
-    late = [score for score in report.scores if score.late]
+    late = [score for score in report.calls if score.late]
     assert late
     assert all(score.asked + score.late for score in late)
-    assert not any("no answer within" in fault for score in report.scores for fault in score.faults)
+    assert not any("no answer within" in fault for score in report.calls for fault in score.faults)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -2,7 +2,7 @@
 
 What it finds out: native tools, each kind of constraint and whether it really constrains, usage, stop strings, what
 history may hold, and how many calls come out right by which mode and format. It ends with the settings to use.
-`run.examine(app, …)` does the asking, on any ASGI app; report/ publishes, bfcl/ reads the leaderboard's questions.
+`run.examine(app, …)` does the asking, on any ASGI app; report.py publishes, bfcl.py reads the leaderboard's questions.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ def _run(args: argparse.Namespace) -> int:
     settings = Settings.from_env(**given_settings(args))
     refuse_whole_path(settings.upstream_url, settings.where("upstream_url"))
 
-    from .bfcl.questions import read_questions
-    from .questions import built_in
+    from .bfcl import read_questions
     from .run import Options, run
+    from .trials import built_in
 
     options = Options(
         model=args.model,

@@ -27,76 +27,66 @@ def _has_tags(report: Report, fmt: str) -> bool:
     return found is not None and bool(found.tags)
 
 
-def system_role(findings: list[Finding]) -> str | None:
+def system_role(report: Report) -> str | None:
     """`user` where the backend takes user messages and no system message, else None."""
-    refused = any(one.key == "history.system" and one.verdict is Verdict.NO for one in findings)
-    return "user" if refused else None
+    return "user" if report.verdict("history.system") is Verdict.NO else None
 
 
 def advise(report: Report) -> None:
     """Fills the report's settings and the reasons for them."""
-    best = _best(report.scores)
-    if best is None:
+    ways = list(dict.fromkeys((score.mode, score.format) for score in report.calls if score.asked))
+    # Of equals the first: native, then auto, then what was named.
+    best = max(ways, key=lambda way: _points(report.calls, *way), default=None)
+    if best is None or not any(_points(report.calls, *best)):
         return
+
+    def advice(name: str, value: str, why: str) -> None:
+        report.settings[f"TOOLCALL_{name}"] = value
+        report.reasons[f"TOOLCALL_{name}"] = why
+
     mode, fmt = best
-    set_, why = report.settings, report.reasons
-    total = _score(report.scores, mode, fmt)
+    counts = ", ".join(
+        f"{score.tool_choice}{'' if score.constrain == 'off' else ' constrained'} {score.came}/{score.asked}"
+        for score in report.calls
+        if (score.mode, score.format) == best and score.asked
+    )
     if mode == "native":
-        set_["TOOLCALL_MODE"] = "native"
-        why["TOOLCALL_MODE"] = f"the backend's own tool calls came out best ({total})"
+        advice("MODE", "native", f"the backend's own tool calls came out best ({counts})")
         return
-    set_["TOOLCALL_MODE"] = "prompt"
-    if _tried_native(report):
-        why["TOOLCALL_MODE"] = f"calls by prompt came out best ({total})"
+    if any(score.mode == "native" and score.asked for score in report.calls):
+        advice("MODE", "prompt", f"calls by prompt came out best ({counts})")
     else:
         slow = any(one.key.startswith("native.") and one.verdict is Verdict.UNKNOWN for one in report.findings)
-        why["TOOLCALL_MODE"] = "native calls could not be tried" if slow else "no native calls"
+        advice("MODE", "prompt", "native calls could not be tried" if slow else "no native calls")
     usual = written_by(report.model, "auto", report.template)
     if fmt not in {"auto", usual}:
-        set_["TOOLCALL_FORMAT"] = fmt
-        tried = any(score.format in {"auto", usual} for score in report.scores)
-        why["TOOLCALL_FORMAT"] = f"better than {usual}, which auto writes" if tried else "the best of those tried"
+        tried = any(score.format in {"auto", usual} for score in report.calls)
+        advice("FORMAT", fmt, f"better than {usual}, which auto writes" if tried else "the best of those tried")
     if report.template is not None and written_by(report.model, fmt, report.template) == registry.TEMPLATE:
-        set_["TOOLCALL_TEMPLATE"] = report.template
-        why["TOOLCALL_TEMPLATE"] = "whose form of calls that is"
-    _constrain(report, fmt)
-    role = system_role(report.findings)
+        advice("TEMPLATE", report.template, "whose form of calls that is")
+    probes = {one.key: one for one in report.findings if one.key.startswith("constrain.")}
+    kind = working_constraint(report, fmt)
+    if probes and kind is None and all(one.verdict is Verdict.NO for one in probes.values()):
+        advice("CONSTRAIN", "off", "the backend constrains nothing: asking would only cost tries")
+    elif kind is not None and not _auto_finds(probes, kind, tags=_has_tags(report, fmt)):
+        advice("CONSTRAIN", kind, "it constrains; what auto asks for first does not")
+    role = system_role(report)
     if role is not None:
-        set_["TOOLCALL_SYSTEM_ROLE"] = role
-        why["TOOLCALL_SYSTEM_ROLE"] = "system messages are refused"
+        advice("SYSTEM_ROLE", role, "system messages are refused")
 
 
 def choosing(report: Report) -> Finding:
     """Whether the setting `choose` has what it needs."""
     what = "answers constrained to a call or to text"
-    usual = written_by(report.model, "auto", report.template)
-    kind = working_constraint(report, usual)
+    kind = working_constraint(report, written_by(report.model, "auto", report.template))
     if kind is None:
         return Finding("choose", what, Verdict.NO, "the backend constrains nothing: unset TOOLCALL_CHOOSE")
     return Finding("choose", what, Verdict.YES, f"by {kind}")
 
 
-def _constrain(report: Report, fmt: str) -> None:
-    probes = {one.key: one for one in report.findings if one.key.startswith("constrain.")}
-    if not probes:
-        return
-    kind = working_constraint(report, fmt)
-    name = "TOOLCALL_CONSTRAIN"
-    if kind is None:
-        if all(one.verdict is Verdict.NO for one in probes.values()):
-            report.settings[name] = "off"
-            report.reasons[name] = "the backend constrains nothing: asking would only cost tries"
-        return
-    if _auto_finds(probes, kind, tags=_has_tags(report, fmt)):
-        return
-    report.settings[name] = kind
-    report.reasons[name] = "it constrains; what auto asks for first does not"
-
-
 def _auto_finds(probes: dict[str, Finding], kind: str, *, tags: bool) -> bool:
     """Whether `constrain=auto` gets there without being fooled: what it asks before is refused, not ignored."""
-    order = [*(["structural_tag.hermes"] if tags else []), *_KINDS[:_ASKED_BY_AUTO]]
-    for asked in order:
+    for asked in [*(["structural_tag.hermes"] if tags else []), *_KINDS[:_ASKED_BY_AUTO]]:
         if asked.partition(".")[0] == kind:
             return True
         finding = probes.get(f"constrain.{asked}")
@@ -105,33 +95,12 @@ def _auto_finds(probes: dict[str, Finding], kind: str, *, tags: bool) -> bool:
     return False
 
 
-def _tried_native(report: Report) -> bool:
-    return any(score.mode == "native" and score.asked for score in report.scores)
-
-
-def _best(scores: list[Score]) -> tuple[str, str] | None:
-    """(mode, format) with the most right calls. Of equals the first: native, then auto, then what was named."""
-    ways = list(dict.fromkeys((score.mode, score.format) for score in scores if score.asked))
-    if not ways:
-        return None
-    best = max(ways, key=lambda way: _points(scores, *way))
-    return best if _points(scores, *best) > (0.0, 0.0) else None
-
-
 def _points(scores: list[Score], mode: str, fmt: str) -> tuple[float, float]:
     """Shares of calls that are right, and that are valid: of `auto`, and of the best way to get a required one."""
     own = [score for score in scores if (score.mode, score.format) == (mode, fmt) and score.asked]
     right = valid = 0.0
     for choice in ("auto", "required"):
         of_choice = [score for score in own if score.tool_choice == choice]
-        right += max((score.right / score.asked for score in of_choice), default=0.0)
+        right += max((score.came / score.asked for score in of_choice), default=0.0)
         valid += max((score.valid / score.asked for score in of_choice), default=0.0)
     return right, valid
-
-
-def _score(scores: list[Score], mode: str, fmt: str) -> str:
-    own = [score for score in scores if (score.mode, score.format) == (mode, fmt) and score.asked]
-    return ", ".join(
-        f"{score.tool_choice}{'' if score.constrain == 'off' else ' constrained'} {score.right}/{score.asked}"
-        for score in own
-    )

@@ -20,8 +20,8 @@ from ...errors import ToolCallError
 from ...hosts.http.client_library import httpx
 from ...upstream.tool_support import Told
 from ...wire import openai
+from ..faces.answers import Received, read_answer
 from ..faces.requests import HEADERS, PATHS, request_body
-from .answers import Answer, read_answer
 
 QUESTION_SECONDS = 60.0
 _MAX_BYTES = 1024 * 1024
@@ -78,16 +78,12 @@ class Meter:
         if not self.seconds_left or self.tokens + allowed > self._tokens:
             raise BudgetSpentError
         self.requests += 1
-        given = False
+        inbox: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
         status = size = events = 0
         tail = b""
 
         async def replay() -> Message:
-            nonlocal given
-            if given:
-                return await receive()
-            given = True
-            return {"type": "http.request", "body": bytes(body), "more_body": False}
+            return inbox.pop() if inbox else await receive()
 
         async def counted(message: Message) -> None:
             nonlocal status, size, events, tail
@@ -111,7 +107,7 @@ class Meter:
 
 
 class Asker:
-    """Asks one model. `app` is the metered backend; questions may go through another app in front of it."""
+    """Asks one model. `meter` is the metered backend; questions may go through another app in front of it."""
 
     def __init__(self, meter: Meter, model: str, *, secrets: Sequence[str] = ()) -> None:
         self.meter = meter
@@ -120,35 +116,22 @@ class Asker:
         self._limit = "max_tokens"
         self._times = 1
 
-    async def get(self, path: str) -> tuple[int, bytes]:
-        """The status and body of a GET."""
+    async def send(self, path: str, body: bytes = b"") -> Told:
+        """The answer to a GET, or to a POST of `body`. Raises TimeoutError, ToolCallError or TooLargeError."""
         async with _client(self.meter) as client, asyncio.timeout(min(QUESTION_SECONDS, self.meter.seconds_left)):
-            response = await client.get(path)
-        return response.status_code, response.content
-
-    async def told(self, path: str | None, body: bytes) -> Told | None:
-        """The answer to a question of `mode=auto`; None where none came."""
-        asking = self._sent(path or PATHS["chat"], body)
-        try:
-            return await asking
-        except (TimeoutError, ToolCallError, TooLargeError):
-            return None
-
-    async def _sent(self, path: str, body: bytes) -> Told:
-        async with _client(self.meter) as client, asyncio.timeout(min(QUESTION_SECONDS, self.meter.seconds_left)):
-            response = await (client.post(path, content=body, headers=HEADERS["chat"]) if body else client.get(path))
+            response = await (client.post(path, content=body) if body else client.get(path))
         return Told(response.status_code, response.content)
 
     async def ask(
         self,
-        messages: list[dict[str, Any]],
+        messages: Sequence[dict[str, Any]],
         *,
         tokens: int,
         app: ASGIApp | None = None,
         api: str = "chat",
         **fields: Any,
-    ) -> Answer:
-        """One question. An answer that does not come, in time or at all, is an Answer with status 0.
+    ) -> Received:
+        """One question. An answer that does not come, in time or at all, has the status 0.
 
         tokens: how many the answer may have. app: what the question goes through, in front of the meter. api: the API
         that it speaks.
@@ -156,7 +139,7 @@ class Asker:
         """
         if not self.meter.seconds_left:
             raise BudgetSpentError
-        body: dict[str, Any] = {"model": self.model, "messages": messages, "temperature": 0}
+        body: dict[str, Any] = {"model": self.model, "messages": list(messages), "temperature": 0}
         body |= {self._limit: tokens * self._times, **fields}
         seconds = min(QUESTION_SECONDS, self.meter.seconds_left)
         try:
@@ -165,16 +148,18 @@ class Asker:
         except TimeoutError:
             if seconds < QUESTION_SECONDS:
                 raise BudgetSpentError from None
-            return Answer(0, error=f"slow: no answer within {seconds:g} s", late=True)
+            return Received(0, error=f"slow: no answer within {seconds:g} s", late=True)
         except ToolCallError as error:
             # How the proxy says that the answer broke off.
-            return Answer(0, error=self.hide(error.message))
+            return Received(0, error=self.hide(error.message))
         except TooLargeError:
-            return Answer(0, error="an answer without end")
-        answer = read_answer(response.status_code, response.content, api)
-        if answer.error is None:
-            return answer
-        return Answer(answer.status, answer.text, error=self.hide(answer.error), usage=answer.usage)
+            return Received(0, error="an answer without end")
+        if response.status_code != 200:
+            said = openai.read_error(response.content, response.status_code).message
+            return Received(response.status_code, error=self.hide(said))
+        answer = read_answer(api, response.content)
+        answer.error = answer.error and self.hide(answer.error)
+        return answer
 
     def hide(self, text: str) -> str:
         """`text` without the keys that this check uses; backends like to quote them."""
@@ -182,7 +167,7 @@ class Asker:
             text = text.replace(secret, "***")
         return text
 
-    def learn(self, answer: Answer) -> bool:
+    def learn(self, answer: Received) -> bool:
         """Whether a first question is worth asking again, in another way: reasoning needs room, OpenAI other names."""
         if not answer.ok and "max_completion_tokens" in (answer.error or "") and self._limit == "max_tokens":
             self._limit = "max_completion_tokens"

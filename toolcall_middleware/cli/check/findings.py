@@ -1,11 +1,11 @@
-"""What a check finds out. Values only; how they are shown is table.py's business."""
+"""What a check finds out: a report, which is also the JSON that `--json` prints and `--report` writes."""
 
 from __future__ import annotations
 
 import enum
-import statistics
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Literal
+
+import msgspec
 
 
 class Verdict(enum.Enum):
@@ -17,8 +17,7 @@ class Verdict(enum.Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One line. `key` is stable, for programs; `detail` is for people and may quote the backend."""
 
     key: str
@@ -27,73 +26,88 @@ class Finding:
     detail: str = ""
 
 
-@dataclass(slots=True)
-class Score:
-    """How the calls of one mode, format and `tool_choice` came out, in numbers of prompts."""
+class Latency(msgspec.Struct, frozen=True):
+    """Seconds from a request to the end of its answer."""
+
+    median: float
+    longest: float
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """Of one answer, on average; None where the backend does not say."""
+
+    prompt: float | None = None
+    completion: float | None = None
+
+
+class Score(msgspec.Struct):
+    """How the calls of one mode, format and `tool_choice` came out, in numbers of prompts.
+
+    writes: the format that the prompt teaches; empty for `native`. asked: those that were answered at all. valid: an
+    offered tool was called, with arguments that fit. right: the tool was the one that was meant, without our help.
+    repaired: the same, once the middleware had repaired it. wrong: the rest of those asked. late: no answer came in
+    time.
+    """
 
     mode: str
     format: str
     tool_choice: str
     constrain: str = "off"
+    writes: str = ""
     asked: int = 0
-    """Those that were answered at all."""
     valid: int = 0
-    """An offered tool was called, with arguments that fit."""
     right: int = 0
-    """The tool was the one that was meant."""
     repaired: int = 0
-    """The answer is right, and the middleware had to repair a call of it."""
+    wrong: int = 0
     late: int = 0
-    """No answer came in time."""
-    faults: list[str] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    """Of each answer, to its end."""
-    prompt_tokens: list[int] = field(default_factory=list)
-    """Of each answer that says so."""
-    completion_tokens: int = 0
-    """Of all answers."""
+    latency: Latency | None = None
+    tokens: Tokens = Tokens()
+    faults: list[str] = []
 
     @property
-    def latency(self) -> dict[str, float] | None:
-        """The median and the longest time to an answer, in seconds; None where there is no answer."""
-        if not self.seconds:
-            return None
-        return {"median": round(statistics.median(self.seconds), 3), "longest": round(max(self.seconds), 3)}
+    def came(self) -> int:
+        """The calls that a client gets as they were meant."""
+        return self.right + self.repaired
 
     @property
-    def tokens(self) -> dict[str, float | None]:
-        """Of an answer on average, where it is known."""
-        return {
-            "prompt": round(statistics.fmean(self.prompt_tokens), 1) if self.prompt_tokens else None,
-            "completion": round(self.completion_tokens / self.asked, 1) if self.asked else None,
-        }
-
-    def as_json(self) -> dict[str, Any]:
-        """The score as JSON values, with figures for its lists."""
-        sums = {"seconds", "prompt_tokens", "completion_tokens"}
-        kept = {name: value for name, value in asdict(self).items() if name not in sums}
-        return {**kept, "latency": self.latency, "tokens": self.tokens}
+    def title(self) -> str:
+        """Mode and format in words."""
+        if not self.format:
+            return self.mode
+        return f"{self.mode}, format={self.format}" + (f" (writes {self.writes})" * (self.writes != self.format))
 
 
-@dataclass(slots=True)
-class Report:
-    """All of it. `complete` is false where time or tokens were used up before everything was asked."""
+class Questions(msgspec.Struct, frozen=True):
+    """What was asked for calls. `digest` is the same for the same questions. `prompts`: only the built-in ones."""
 
-    upstream: str
-    model: str
-    models: list[str]
-    backend: str = ""
-    """What the backend is, for readers who must not know its address."""
-    api: str = "chat"
     source: str = "built-in"
-    questions: list[str] = field(default_factory=list)
-    """The labels of the prompts for calls."""
+    asked: int = 0
+    digest: str = ""
+    prompts: tuple[str, ...] = ()
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """One check of one model on one backend.
+
+    kind: marks the files; its number rises when a field changes its meaning. upstream, models, template: None or empty
+    in a report that is published. backend: what it is, for readers who must not know its address. reasons: by setting.
+    complete: false where time or tokens were used up before everything was asked.
+    """
+
+    kind: Literal["toolcall-middleware check 1"] = "toolcall-middleware check 1"
+    version: str
+    date: str
+    upstream: str | None = None
+    model: str
+    models: list[str] = []
+    backend: str
+    api: str = "chat"
+    questions: Questions = Questions()
     template: str | None = None
-    """The setting that was tried."""
-    findings: list[Finding] = field(default_factory=list)
-    scores: list[Score] = field(default_factory=list)
-    settings: dict[str, str] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
+    calls: list[Score] = []
+    findings: list[Finding] = []
+    settings: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     requests: int = 0
     tokens: int = 0
     seconds: float = 0.0
@@ -102,32 +116,3 @@ class Report:
     def verdict(self, key: str) -> Verdict:
         """The verdict of a finding; UNKNOWN where it was not asked."""
         return next((finding.verdict for finding in self.findings if finding.key == key), Verdict.UNKNOWN)
-
-    @property
-    def calls_come_right(self) -> bool:
-        """Whether there is any way in which a call came out right."""
-        return any(score.right for score in self.scores)
-
-    @property
-    def calls_were_tried(self) -> bool:
-        """Whether any prompt for a call was answered at all."""
-        return any(score.asked for score in self.scores)
-
-    def as_json(self) -> dict[str, Any]:
-        """The whole report as JSON values."""
-        return {
-            "upstream": self.upstream,
-            "backend": self.backend,
-            "model": self.model,
-            "models": self.models,
-            "findings": [
-                {"key": one.key, "what": one.what, "verdict": one.verdict.value, "detail": one.detail}
-                for one in self.findings
-            ],
-            "calls": [score.as_json() for score in self.scores],
-            "settings": self.settings,
-            "requests": self.requests,
-            "tokens": self.tokens,
-            "seconds": round(self.seconds, 1),
-            "complete": self.complete,
-        }

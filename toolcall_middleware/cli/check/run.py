@@ -3,42 +3,50 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import datetime as dt
+import hashlib
 import json
 import logging
+import shutil
 import sys
+import time
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes
 
+import msgspec
 from starlette.types import ASGIApp, Message
 
+from ... import __version__
 from ...errors import ToolCallError
 from ...formats import registry
 from ...hosts.proxy.props import with_template
 from ...hosts.proxy.upstream.providers import upstream_app
 from ...settings import Settings, hide_login
 from ...wire import openai
-from .._probe import server_of
+from .._probe import models_in, server_of
 from ..command import UsageError, has_colours
-from . import advice, basics, constraints, native, table, trials
+from . import advice, probes, table, trials
+from . import report as published
 from .asking import Asker, BudgetSpentError, Meter, TooLargeError
-from .findings import Finding, Report, Verdict
-from .progress import Step, progress
-from .questions import QuestionSet, built_in
-from .report.folder import prepare, publish
+from .findings import Finding, Questions, Report, Verdict
 
 # The user's own settings that a prompt for calls depends on; limits and policies are not the backend's doing.
 _KEPT = ("messages", "system_role", "special_tokens", "drop_params", "template", "send")
 _MOST_FAILURES = 3
-
-Question = Callable[[Asker], Awaitable[list[Finding]]]
+_EVERY = 5.0  # seconds between plain lines of progress
+_SURE = 3  # steps before an estimate
 
 
 class CheckError(UsageError):
     """Nothing can be checked: the backend is not there, or is none. The message is one line that says why."""
+
+
+class _GoneError(Exception):
+    """The backend gave no answer at all, several times in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,7 @@ class Options:
     seconds: float = 300.0
     tokens: int = 20_000
     api: str = "chat"
-    questions: QuestionSet = field(default_factory=built_in)
+    questions: trials.QuestionSet = field(default_factory=trials.built_in)
     backend: str | None = None
 
 
@@ -67,24 +75,26 @@ def run(options: Options, settings: Settings, *, as_json: bool, folder: Path | N
     """
     settings = with_template(settings)
     if folder is not None:
-        prepare(folder)
+        published.prepare(folder)
     app = upstream_app(settings, forward_authorization=True)
-    url = settings.upstream_url or settings.upstream_api
-    # What the proxy would log stands in the report.
+    url = hide_login(settings.upstream_url or settings.upstream_api)
+    # What the proxy would log is in the report.
     logging.getLogger("toolcall_middleware").addHandler(logging.NullHandler())
-    report = asyncio.run(
-        _with_lifespan(app, partial(examine, app, hide_login(url), options, settings, _secrets(settings)))
-    )
+
+    async def check() -> Report:
+        async with _lifespan(app):
+            return await examine(app, url, options, settings, _secrets(settings))
+
+    report = asyncio.run(check())
     if as_json:
-        print(json.dumps(report.as_json(), indent=2, ensure_ascii=False))
+        print(json.dumps(msgspec.to_builtins(report), indent=2, ensure_ascii=False))
     else:
-        text = table.text(report)
-        print(table.coloured(text) if has_colours() else text, end="")
+        print(table.text(report, colours=has_colours()), end="")
     if folder is not None:
-        print(f"check: the report is {publish(report, folder)}", file=sys.stderr)
-    if report.calls_come_right:
+        print(f"check: the report is {published.publish(report, folder)}", file=sys.stderr)
+    if any(score.came for score in report.calls):
         return 0
-    return 1 if report.calls_were_tried else 2
+    return 1 if any(score.asked for score in report.calls) else 2
 
 
 def _secrets(settings: Settings) -> list[str]:
@@ -108,9 +118,19 @@ async def examine(
     asker = Asker(meter, options.model or "", secrets=secrets or ())
     models, server = await _models(asker, options.model)
     asker.model = options.model or models[0]
-    report = Report(name, asker.model, models, options.backend or server or _named(settings.upstream_api), options.api)
-    report.source, report.questions = options.questions.source, options.questions.labels
-    report.template = settings.template
+    # A backend that does not say what it is, by the API that it speaks.
+    named = {"anthropic": "Anthropic's API", "google": "Google's API"}.get(settings.upstream_api, "OpenAI-compatible")
+    report = Report(
+        version=__version__,
+        date=dt.datetime.now(dt.UTC).date().isoformat(),
+        upstream=name,
+        model=asker.model,
+        models=models,
+        backend=options.backend or server or named,
+        api=options.api,
+        questions=_questions(options.questions),
+        template=settings.template,
+    )
     kept = Settings(**{option: getattr(settings, option) for option in _KEPT})
     try:
         await _examine(asker, report, options, kept)
@@ -122,19 +142,20 @@ async def examine(
     advice.advise(report)
     if settings.choose:
         report.findings.append(advice.choosing(report))
-    report.requests, report.tokens, report.seconds = meter.requests, meter.tokens, meter.elapsed
+    report.requests, report.tokens, report.seconds = meter.requests, meter.tokens, round(meter.elapsed, 1)
     return report
 
 
-def _named(api: str) -> str:
-    """A backend that does not say what it is, by the API that it speaks."""
-    return {"anthropic": "Anthropic's API", "google": "Google's API"}.get(api, "OpenAI-compatible")
+def _questions(asked: trials.QuestionSet) -> Questions:
+    digest = hashlib.sha256("\n".join((asked.source, *asked.labels)).encode()).hexdigest()[:16]
+    prompts = asked.labels if asked.source == "built-in" else ()
+    return Questions(asked.source, len(asked.labels), digest, prompts)
 
 
 async def _models(asker: Asker, wanted: str | None) -> tuple[list[str], str | None]:
     """The models that are listed, and which server lists them."""
     try:
-        status, body = await asker.get("/v1/models")
+        status, body = await asker.send("/v1/models")
     except (TimeoutError, BudgetSpentError):
         raise CheckError("the upstream is slow: it did not answer to /v1/models in time") from None
     except TooLargeError:
@@ -152,103 +173,79 @@ async def _models(asker: Asker, wanted: str | None) -> tuple[list[str], str | No
             raise CheckError(f"the upstream does not list its models (status {status}: {message}); give --model")
         return [], None
     listed = openai.read_value(body)
-    models = basics.models_in(listed)
+    models = models_in(listed)
     if not models and wanted is None:
         raise CheckError("the upstream lists no models; give --model, or is /v1 missing in its address?")
     return models, server_of(listed)
 
 
-class _GoneError(Exception):
-    """The backend gave no answer at all, several times in a row."""
-
-
 async def _examine(asker: Asker, report: Report, options: Options, settings: Settings) -> None:
-    answer, findings = await basics.plain(asker)
+    answer, findings = await probes.plain(asker)
     if not answer.ok:
         why = table.shown(answer.refusal)
         if answer.late:
             raise CheckError(f"the upstream is {why} to a short question")
         raise CheckError(f"the upstream does not answer chat completions for {report.model!r}: {why}")
-    report.findings += [_models_finding(report), *findings]
+    unlisted = f"{report.model} is not in it" if report.models and report.model not in report.models else ""
+    verdict = Verdict.YES if report.models else Verdict.NO
+    report.findings += [Finding("models", "the list of models", verdict, unlisted), *findings]
     if options.api != "chat":
         report.findings.append(Finding("api", "the API in which calls are asked for", Verdict.YES, options.api))
-    kinds = constraints.kinds()
-    questions: list[tuple[str, Question]] = [("streamed answers", basics.streaming), ("native calls", native.reach)]
-    questions += [(what, partial(native.ask, key=key, what=what, fields=fields, must=must))
-                  for key, what, fields, must in native.QUESTIONS]  # fmt: skip
-    questions += [(what, partial(constraints.ask, key=key, what=what, fields=fields)) for key, what, _, fields in kinds]
-    questions.append(("stop strings", basics.stops(answer.text)))
-    questions += [(what, partial(basics.history, key=key, what=what, messages=messages))
-                  for key, what, messages in basics.HISTORIES]  # fmt: skip
+    natives = probes.natives()
+    rows = [*natives, *probes.constraints(), *probes.stops(answer.text), *probes.histories()]
+    steps: list[tuple[str, Callable[[Asker], Awaitable[list[Finding]]]]] = [
+        ("streamed answers", probes.streaming),
+        ("native calls", probes.reach),
+        *((row.what, row.ask) for row in rows),
+    ]
     formats = trials.formats_for(report.model, options.formats, report.template)
     # As many as there can be; what is found to make no sense is left out.
-    ways = len(options.questions.choices)
-    most = ways + (ways + options.questions.constrained) * len(formats)
-    total = len(questions) + len(options.questions.questions) * most
+    asked = options.questions
+    ways = len(asked.choices)
+    total = len(steps) + len(asked.questions) * (ways + (ways + asked.constrained) * len(formats))
     with progress(total) as step:
-        failures = _Failures()
-        for what, question in questions:
+        in_a_row = 0
+        for what, question in steps:
             step(what)
             found = await question(asker)
             report.findings += found
-            failures.count(found)
-        await _try(asker, report, settings, formats, step, options)
+            # A backend that has died must not be asked sixty times.
+            dead = [one for one in found if "no answer within" in one.detail or "cannot be reached" in one.detail]
+            in_a_row = in_a_row + 1 if dead else 0
+            if in_a_row >= _MOST_FAILURES:
+                raise _GoneError(dead[0].detail)
+        role = advice.system_role(report)
+        ways_to_try = list(
+            trials.trials(
+                asker,
+                settings if role is None else settings.replace(system_role=role),
+                asked,
+                native=_may_bring_calls(report),
+                constraints={fmt: advice.working_constraint(report, fmt) for fmt in formats},
+                api=options.api,
+            )
+        )
+        report.calls += [way.score for way in ways_to_try]
+        # In turns: where time runs out, all ways have been asked the same. Every second prompt is streamed.
+        for number, prompt in enumerate(asked.questions):
+            for way in ways_to_try:
+                step(f"{way.score.mode} {way.score.format} {way.score.tool_choice}")
+                await way.ask(asker, prompt, stream=bool(number % 2))
 
 
-def _models_finding(report: Report) -> Finding:
-    if not report.models:
-        return Finding("models", "the list of models", Verdict.NO)
-    listed = report.model in report.models
-    return Finding("models", "the list of models", Verdict.YES, "" if listed else f"{report.model} is not in it")
-
-
-class _Failures:
-    """A backend that has died must not be asked sixty times."""
-
-    def __init__(self) -> None:
-        self._row = 0
-
-    def count(self, found: list[Finding]) -> None:
-        dead = [one for one in found if "no answer within" in one.detail or "cannot be reached" in one.detail]
-        self._row = self._row + 1 if dead else 0
-        if self._row >= _MOST_FAILURES:
-            raise _GoneError(dead[0].detail)
-
-
-async def _try(
-    asker: Asker, report: Report, settings: Settings, formats: list[str], step: Step, options: Options
-) -> None:
-    asked = options.questions
-    kinds = {fmt: advice.working_constraint(report, fmt) for fmt in formats}
-    role = advice.system_role(report.findings)
-    if role is not None:
-        settings = settings.replace(system_role=role)
+def _may_bring_calls(report: Report) -> bool:
+    """Whether tools sent to the backend can bring a call: not where it refuses them, nor where it drops them, unless
+    one came all the same (a named one, by force).
+    """
     own = [one for one in report.findings if one.key.startswith("native.")]
     refused = [one for one in own if one.detail.startswith("refused")]
-    # Tools that are dropped can bring no call, unless one came all the same: a named one, by force.
-    dropped = report.verdict(native.REACH) is Verdict.NO and all(one.verdict is Verdict.NO for one in own)
-    ways = list(
-        trials.trials(
-            asker,
-            settings,
-            formats,
-            api=options.api,
-            native=len(refused) < len(native.QUESTIONS) and not dropped,
-            constraints=kinds if asked.constrained else {},
-            choices=asked.choices,
-        )
-    )
-    report.scores += [way.score for way in ways]
-    # In turns: where time runs out, all ways have been asked the same. Every second prompt is streamed.
-    for number, question in enumerate(asked.questions):
-        for way in ways:
-            score = way.score
-            step(f"{score.mode} {score.format} {score.tool_choice}")
-            await way.ask(asker, question, stream=bool(number % 2))
+    dropped = report.verdict(probes.REACH) is Verdict.NO and all(one.verdict is Verdict.NO for one in own)
+    return len(refused) < len(own) - 1 and not dropped
 
 
-async def _with_lifespan(app: ASGIApp, work: Callable[[], Awaitable[Report]]) -> Report:
-    """Runs `work` while `app` is up, so that it closes its connections."""
+@contextlib.asynccontextmanager
+async def _lifespan(app: ASGIApp) -> AsyncIterator[None]:
+    """While the block runs `app` is up, so that it closes its connections."""
     down = asyncio.Event()
     asked: Iterator[str] = iter(("lifespan.startup", "lifespan.shutdown"))
 
@@ -265,7 +262,44 @@ async def _with_lifespan(app: ASGIApp, work: Callable[[], Awaitable[Report]]) ->
         app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
     )
     try:
-        return await work()
+        yield
     finally:
         down.set()
         await living
+
+
+@contextlib.contextmanager
+def progress(total: int, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[str], None]]:
+    """Shows `total` steps on stderr, with an estimate of the seconds left; gives what to call before each step.
+
+    In a terminal one line is written over; elsewhere a plain line comes now and then.
+    """
+    is_terminal = sys.stderr.isatty()
+    begun = said = clock()
+    number = 0
+
+    def over(line: str) -> None:
+        columns = shutil.get_terminal_size().columns - 1
+        print(f"\r{line[:columns]:<{columns}}", end="", file=sys.stderr, flush=True)
+
+    def step(name: str) -> None:
+        nonlocal number, said
+        now, done = clock(), number
+        number += 1
+        left = ""
+        if done >= _SURE:  # if the steps to come take as long as those before; at most all of them are asked
+            seconds = (now - begun) / done * (total - done)
+            left = f", at most {seconds:.0f} s left" if seconds < 90 else f", at most {seconds / 60:.0f} min left"
+        line = f"check: {number}/{total} {name}{left}"
+        if is_terminal:
+            over(line)
+        elif number == 1 or now - said >= _EVERY:
+            said = now
+            print(line, file=sys.stderr, flush=True)
+
+    try:
+        yield step
+    finally:
+        if is_terminal:
+            over("")
+            print("\r", end="", file=sys.stderr, flush=True)

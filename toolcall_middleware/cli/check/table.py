@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Sequence
 
 from ...errors import on_one_line
-from .findings import Report, Score
-from .trials import written_by
+from .findings import Finding, Report, Score
 
 _WIDTH = 118
 _MOST_DETAIL = 200
-
 # By the first part of a finding's key.
 _SECTIONS = {
+    "": "Chat",
     "native": "Tools of its own",
     "constrain": "Constraints, by what they make of a plain question",
     "history": "What a history may hold",
 }
+_COLOURS = {"yes": "32", "partly": "33", "no": "31"}
+_COLUMNS = ("auto", "required", "required, constrained")
 
 
 def shown(text: str) -> str:
@@ -26,120 +26,76 @@ def shown(text: str) -> str:
     return on_one_line(" ".join(text.split()))
 
 
-_COLOURS = {"yes": "32", "partly": "33", "no": "31"}
-_VERDICT = re.compile(r"^  (\S+)(?= )")
+def text(report: Report, *, colours: bool = False) -> str:
+    """The whole report, ending in a line end: the settings to use, what they rest on, then each finding.
 
+    colours: titles bold, verdicts in colours, for a terminal.
+    """
 
-def coloured(text: str) -> str:
-    """The report for a terminal: titles bold, verdicts in colours."""
-    lines = []
-    for number, line in enumerate(text.splitlines()):
-        if number == 0 or (line and not line.startswith(" ")):
-            lines.append(f"\033[1m{line}\033[0m")
-        else:
-            lines.append(_VERDICT.sub(_in_colour, line))
-    return "\n".join(lines) + "\n"
+    def title(line: str) -> str:
+        return f"\033[1m{line}\033[0m" if colours else line
 
-
-def _in_colour(found: re.Match[str]) -> str:
-    colour = _COLOURS.get(found[1])
-    return found[0] if colour is None else f"  \033[{colour}m{found[1]}\033[0m"
-
-
-def text(report: Report) -> str:
-    """The whole report, ending in a line end: the settings to use, what they rest on, then each finding."""
-    lines = [f"{report.upstream}, model {shown(report.model)}"]
+    lines = [title(f"{report.upstream}, model {shown(report.model)}")]
     if len(report.models) > 1:
         lines.append(f"The backend lists {len(report.models)} models; --model checks another.")
-    lines += ["", "Settings", *_settings(report)]
-    if report.scores:
-        lines += ["", _heading(report), *_calls(report)]
-    lines += [*_findings(report), ""]
-    lines.append(
-        f"{report.requests} requests, {report.tokens} tokens written, {report.seconds:.0f} s"
-        + ("" if report.complete else "; not everything was asked, for lack of time or tokens (--seconds, --tokens)")
-    )
-    return "\n".join(lines) + "\n"
-
-
-def _heading(report: Report) -> str:
-    source = "" if report.source == "built-in" else f" of {shown(report.source)}"
-    return f"Right calls of {len(report.questions)} prompts{source} (valid ones, where that differs)"
-
-
-def _findings(report: Report) -> list[str]:
+    lines += ["", title("Settings"), *_settings(report)]
+    if report.calls:
+        source = "" if report.questions.source == "built-in" else f" of {shown(report.questions.source)}"
+        heading = f"Right calls of {report.questions.asked} prompts{source} (valid ones, where that differs)"
+        lines += ["", title(heading), *_calls(report.calls)]
     wide = max((len(one.what) for one in report.findings), default=0)
-    lines: list[str] = []
-    section = ""
-    # Chat first, whatever came in between.
-    for one in sorted(
-        report.findings, key=lambda one: [*_SECTIONS, ""].index(_area(one.key)) if _area(one.key) else -1
-    ):
-        title = _SECTIONS.get(_area(one.key), "Chat")
-        if title != section:
-            section = title
-            lines += ["", title]
-        start = f"  {one.verdict.value:<7}  {shown(one.what):<{wide}}"
-        after = " " * (len(start) + 2)
-        if one.detail:
-            lines += textwrap.wrap(
-                _cut(shown(one.detail)),
-                _WIDTH,
-                initial_indent=f"{start}  ",
-                subsequent_indent=after,
-                break_on_hyphens=False,
-            )
-        else:
-            lines.append(start.rstrip())
-    return lines
+    for area, name in _SECTIONS.items():
+        found = [one for one in report.findings if _area(one) == area]
+        if found:
+            lines += ["", title(name), *(line for one in found for line in _finding(one, wide, colours=colours))]
+    incomplete = "; not everything was asked, for lack of time or tokens (--seconds, --tokens)"
+    counts = f"{report.requests} requests, {report.tokens} tokens written, {report.seconds:.0f} s"
+    return "\n".join([*lines, "", counts + ("" if report.complete else incomplete), ""])
 
 
-def _area(key: str) -> str:
-    area = key.partition(".")[0]
+def _area(finding: Finding) -> str:
+    area = finding.key.partition(".")[0]
     return area if area in _SECTIONS else ""
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= _MOST_DETAIL else line[: _MOST_DETAIL - 1] + "…"
+def _finding(one: Finding, wide: int, *, colours: bool) -> list[str]:
+    start = f"  {one.verdict.value:<7}  {shown(one.what):<{wide}}  "
+    detail = shown(one.detail)
+    detail = detail if len(detail) <= _MOST_DETAIL else detail[: _MOST_DETAIL - 1] + "…"
+    lines = textwrap.wrap(detail, _WIDTH - len(start), break_on_hyphens=False) or [""]
+    lines = [(" " * len(start) if number else start) + line for number, line in enumerate(lines)]
+    colour = _COLOURS.get(one.verdict.value)
+    if colours and colour is not None:
+        lines[0] = lines[0].replace(one.verdict.value, f"\033[{colour}m{one.verdict.value}\033[0m", 1)
+    return [line.rstrip() for line in lines]
 
 
-_COLUMNS = ("auto", "required", "required, constrained")
-
-
-def _calls(report: Report) -> list[str]:
+def _calls(scores: Sequence[Score]) -> list[str]:
     rows: dict[str, dict[str, str]] = {}
-    for score in report.scores:
-        name = score.mode
-        if score.format:
-            writes = written_by(report.model, score.format, report.template)
-            name += f", format={score.format}" + (f" (writes {writes})" if writes != score.format else "")
+    for score in scores:
         column = _COLUMNS[2] if score.constrain != "off" else score.tool_choice
-        rows.setdefault(name, {})[column] = _cell(score)
+        rows.setdefault(score.title, {})[column] = _cell(score)
     wide = max(map(len, rows))
     widths = {column: max(len(column), *(len(cells.get(column, "")) for cells in rows.values())) for column in _COLUMNS}
-    head = "  ".join(f"{column:>{widths[column]}}" for column in _COLUMNS)
-    lines = [f"  {'':<{wide}}  {head}"]
-    for name, cells in rows.items():
-        row = "  ".join(f"{cells.get(column, '-'):>{widths[column]}}" for column in _COLUMNS)
-        lines.append(f"  {name:<{wide}}  {row}".rstrip())
-    return lines
+    lines = [("", dict(zip(_COLUMNS, _COLUMNS, strict=True))), *rows.items()]
+    return [
+        f"  {name:<{wide}}  " + "  ".join(f"{cells.get(column, '-'):>{widths[column]}}" for column in _COLUMNS)
+        for name, cells in lines
+    ]
 
 
 def _cell(score: Score) -> str:
     if not score.asked:
         return "slow" if score.late else "not asked"
-    cell = f"{score.right}/{score.asked}"
-    if score.valid != score.right:
-        cell += f" ({score.valid})"
-    return cell if score.constrain == "off" else f"{cell} by {score.constrain}"
+    valid = f" ({score.valid})" if score.valid != score.came else ""
+    return f"{score.came}/{score.asked}{valid}" + ("" if score.constrain == "off" else f" by {score.constrain}")
 
 
 def _settings(report: Report) -> Sequence[str]:
-    if not report.calls_come_right:
+    if not any(score.came for score in report.calls):
         return [
-            "  none to recommend: no call came out right in any way" if report.scores else "  none: nothing was tried"
+            "  none to recommend: no call came out right in any way" if report.calls else "  none: nothing was tried"
         ]
-    lines = [f"{name}={value}" for name, value in report.settings.items()]
-    wide = max(map(len, lines))
-    reasons = report.reasons
-    return [f"  {line:<{wide}}  # {reasons[line.partition('=')[0]]}" for line in lines]
+    lines = {name: f"{name}={value}" for name, value in report.settings.items()}
+    wide = max(map(len, lines.values()))
+    return [f"  {line:<{wide}}  # {report.reasons[name]}" for name, line in lines.items()]

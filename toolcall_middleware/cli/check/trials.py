@@ -2,22 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any, NamedTuple
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...formats import registry
 from ...hosts.http.request_record import RECORD, Record
 from ...hosts.middleware.asgi import ToolCallMiddleware
+from ...json_schema.validate_arguments import ArgumentChecker
+from ...model import Tool, ToolCall, ToolSet
 from ...settings import Settings
+from ..faces.answers import Received
 from ..faces.requests import PATHS
 from .asking import Asker
-from .findings import Score
-from .questions import Judgement, Question
+from .findings import Latency, Score, Tokens
 
 _MOST_FAULTS = 4
+_TOKENS = 160
+
+
+def _tool(name: str, description: str, required: list[str], **properties: Any) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+TOOLS: list[dict[str, Any]] = [
+    _tool(
+        "get_weather", "The current weather in a city.", ["city"],
+        city={"type": "string"}, unit={"type": "string", "enum": ["celsius", "fahrenheit"]},
+    ),
+    _tool("get_time", "The current local time in a city.", ["city"], city={"type": "string"}),
+    _tool("add", "Adds two numbers.", ["a", "b"], a={"type": "number"}, b={"type": "number"}),
+]  # fmt: skip
+
+# (what a user says, the tool that is meant)
+PROMPTS: list[tuple[str, str]] = [
+    ("What is the weather in Paris right now?", "get_weather"),
+    ("What time is it in Tokyo?", "get_time"),
+    ("Add 17 and 25 with the tool.", "add"),
+    ("How warm is it in Cairo, in fahrenheit?", "get_weather"),
+]
+
+_SET = ToolSet.of([Tool(one["function"]["name"], "", one["function"]["parameters"]) for one in TOOLS])
+_CHECKER = ArgumentChecker(_SET)
+
+
+def calls_of(answer: Received) -> list[ToolCall]:
+    """The calls of an answer, as they are judged."""
+    return [ToolCall(call.name, call.arguments or "{}") for call in answer.calls]
+
+
+def fault_of(calls: Sequence[ToolCall]) -> str | None:
+    """What is wrong with an answer's calls. None: there are some, each of one of TOOLS and with fitting arguments."""
+    if not calls:
+        return "no call"
+    for call in calls:
+        if call.name not in _SET.by_name:
+            return f"a call of {call.name!r}"
+        faults = _CHECKER.faults(call.name, call.arguments)
+        if faults:
+            return f"{call.name}: {faults[0]}"
+    return None
+
+
+class Judgement(NamedTuple):
+    """What is said of an answer's calls. fault: None where they are valid. right: they are those that were meant."""
+
+    fault: str | None
+    right: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One prompt. `label` names it in a fault, and may be published; `tokens` is how many its answer may have."""
+
+    label: str
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]]
+    judge: Callable[[Sequence[ToolCall]], Judgement]
+    tokens: int = _TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionSet:
+    """All prompts of a check. `source` says where they are from; two checks of the same labels can be compared.
+
+    choices: the values of `tool_choice` to try. constrained: whether constrained decoding is tried, too.
+    """
+
+    source: str
+    questions: list[Question]
+    choices: tuple[str, ...] = ("auto", "required")
+    constrained: bool = True
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Those of its questions."""
+        return tuple(question.label for question in self.questions)
+
+
+def built_in() -> QuestionSet:
+    """PROMPTS with TOOLS."""
+    asked = [
+        Question(prompt, [{"role": "user", "content": prompt}], TOOLS, partial(_judge, wanted))
+        for prompt, wanted in PROMPTS
+    ]
+    return QuestionSet("built-in", asked)
+
+
+def _judge(wanted: str, calls: Sequence[ToolCall]) -> Judgement:
+    fault = fault_of(calls)
+    return Judgement(fault, fault is None and {call.name for call in calls} == {wanted})
 
 
 class Recorded:
@@ -42,8 +141,11 @@ class Trial:
     """One way to get calls, and how it does. All of its prompts go through one middleware, as they would in service."""
 
     score: Score
-    app: Recorded = field(repr=False)
-    api: str = "chat"
+    app: Recorded
+    api: str
+    _seconds: list[float] = field(default_factory=list)
+    _prompts: list[int] = field(default_factory=list)
+    _written: int = 0
 
     async def ask(self, asker: Asker, question: Question, *, stream: bool) -> None:
         """Asks `question`, and counts what comes."""
@@ -61,23 +163,31 @@ class Trial:
         if answer.late:
             score.late += 1
             return
-        score.asked += 1
-        score.seconds.append(meter.elapsed - began)
-        score.completion_tokens += meter.tokens - written
-        told = (answer.usage or {}).get("prompt_tokens")
-        if type(told) is int:
-            score.prompt_tokens.append(told)
-        judged = question.judge(answer.calls) if answer.ok else Judgement(answer.refusal, right=False)
+        judged = question.judge(calls_of(answer)) if answer.ok else Judgement(answer.refusal, right=False)
         fault = judged.fault
         if fault is None and answer.calls and answer.finish_reason != "tool_calls":
             fault = f"finish_reason is {answer.finish_reason}"
-        if fault is not None:
-            if len(score.faults) < _MOST_FAULTS:
-                score.faults.append(f"{question.label} {fault}")
-            return
-        score.valid += 1
-        score.right += judged.right
-        score.repaired += judged.right and any(outcome != "clean" for outcome in self.app.outcomes)
+        if fault is not None and len(score.faults) < _MOST_FAULTS:
+            score.faults.append(f"{question.label} {fault}")
+        score.asked += 1
+        score.valid += fault is None
+        if fault is not None or not judged.right:
+            score.wrong += 1
+        elif any(outcome != "clean" for outcome in self.app.outcomes):
+            score.repaired += 1
+        else:
+            score.right += 1
+        self._measure(meter.elapsed - began, meter.tokens - written, (answer.usage or {}).get("prompt_tokens"))
+
+    def _measure(self, seconds: float, written: int, prompt: Any) -> None:
+        self._seconds.append(seconds)
+        self._prompts += [prompt] if type(prompt) is int else []
+        self._written += written
+        self.score.latency = Latency(round(statistics.median(self._seconds), 3), round(max(self._seconds), 3))
+        self.score.tokens = Tokens(
+            round(statistics.fmean(self._prompts), 1) if self._prompts else None,
+            round(self._written / self.score.asked, 1),
+        )
 
 
 def formats_for(model: str, wanted: list[str], template: str | None) -> list[str]:
@@ -92,41 +202,33 @@ def formats_for(model: str, wanted: list[str], template: str | None) -> list[str
 
 
 def written_by(model: str, fmt: str, template: str | None) -> str:
-    """The format in which the prompt stands: `auto` picks one by the model's name, or by its template."""
+    """The format in which the prompt is written: `auto` picks one by the model's name, or by its template."""
     return registry.prompt_name(registry.for_model(fmt, model, template))
 
 
 def trials(
     asker: Asker,
     settings: Settings,
-    formats: list[str],
+    asked: QuestionSet,
     *,
     native: bool,
     constraints: dict[str, str | None],
     api: str,
-    choices: Sequence[str],
 ) -> Iterator[Trial]:
-    """The ways to try. native: whether the backend takes tools. constraints: by format, the kind that works. api: in
-    which calls are asked for. choices: the values of `tool_choice` without a constraint.
+    """The ways to try. native: whether the backend takes tools. constraints: of each format to try the kind that works.
+    api: in which calls are asked for.
     """
-    make = partial(_trial, asker, settings.replace(faces=tuple(PATHS)), api)
-    if native:
-        for choice in choices:
-            yield make("native", "auto", choice, "off")
-    for fmt in formats:
-        for choice in choices:
-            yield make("prompt", fmt, choice, "off")
-        kind = constraints.get(fmt)
-        if kind is not None:
-            yield make("prompt", fmt, "required", kind)
-
-
-def _trial(  # noqa: PLR0917 - the first three are the same for all
-    asker: Asker, settings: Settings, api: str, mode: str, fmt: str, choice: str, constrain: str
-) -> Trial:
-    # One try each: what the first answer is worth is the question.
-    own = settings.replace(mode=mode, format=fmt, constrain=constrain, retries=0)
-    if mode == "native":
-        own = own.replace(send="chat")
-    score = Score(mode, fmt if mode == "prompt" else "", choice, constrain)
-    return Trial(score, Recorded(ToolCallMiddleware(asker.meter, settings=own)), api)
+    ways = [("native", "auto", choice, "off") for choice in asked.choices if native]
+    for fmt, kind in constraints.items():
+        ways += [("prompt", fmt, choice, "off") for choice in asked.choices]
+        if kind is not None and asked.constrained:
+            ways.append(("prompt", fmt, "required", kind))
+    for mode, fmt, choice, constrain in ways:
+        # One try each: what the first answer is worth is the question.
+        own = settings.replace(mode=mode, format=fmt, constrain=constrain, retries=0, faces=tuple(PATHS))
+        score = Score(mode, "", choice, constrain)
+        if mode == "native":
+            own = own.replace(send="chat")
+        else:
+            score.format, score.writes = fmt, written_by(asker.model, fmt, settings.template)
+        yield Trial(score, Recorded(ToolCallMiddleware(asker.meter, settings=own)), api)
