@@ -265,6 +265,7 @@ def test_the_page_is_dark_where_the_system_is_and_on_demand(page: Any, proxy: st
 
     page.emulate_media(color_scheme="dark")
     page.goto(f"{proxy}/inspect/{TOKEN}/")
+    page.wait_for_selector(".item[data-number='4']")  # the page's script has run
     assert brightness() < 60
     page.click("#theme")
     assert brightness() > 200

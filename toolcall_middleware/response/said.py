@@ -25,7 +25,7 @@ from ..answer.operations import (
 )
 from ..answer.writer import AnswerWriter
 from ..errors import ToolCallError
-from ..usage.meter import UsageMeter
+from ..usage.meter import UsageMeter, remarks_of
 from ..usage.text_chunk import TypedChoice
 from ..wire import openai
 from ..wire.openai import Fields
@@ -169,7 +169,8 @@ class StepEmitter:
         return self._writer.leaving()
 
     def end(self) -> bytes:
-        self._writer.end(self._own_usage or self._usage.total(), {})
+        own = self._own_usage
+        self._writer.end(own or self._usage.total(), {} if own else remarks_of(self._usage))
         return self._writer.leaving()
 
     def _put(self, index: int, steps: Sequence[Step], out: list[Step], *, begins: bool = False) -> None:

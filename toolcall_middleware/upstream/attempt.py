@@ -105,6 +105,7 @@ class SentConversation:
         self._chat = chat
         self._settings = settings
         self._tools = tools
+        self._added = prompt.Injected("", "")  # what the prompt holds besides the conversation
         self.messages: list[dict[str, Any]] = []
         self.raw: RawPrompt | None = None
         self.prompt: PendingPrompt | None = None
@@ -124,7 +125,9 @@ class SentConversation:
             self.raw = raw_prompt(self._tools.shown, self._settings, fmt)
         tools, settings = self._tools, self._settings
         self.bare = bare
-        added = prompt.injected(tools.held, fmt, settings, answer, bare=bare, shown=tools.shown, block=tools.block)
+        added = self._added = prompt.injected(
+            tools.held, fmt, settings, answer, bare=bare, shown=tools.shown, block=tools.block
+        )
         self.messages = prompt.build_messages(tools.shown, fmt, settings, added)
         if self.raw is not None:
             self.raw.begin(added.last)
@@ -147,6 +150,12 @@ class SentConversation:
             self.prompt = raw.pending(self.messages)
             body = openai.with_fields(body, {"tools": raw.tools}) if raw.tools else body
         return body
+
+    def injected(self, *, native: bool) -> str:
+        """What is added to the prompt, where that is reported."""
+        if native or self._settings.extension_field is None or self.raw is not None:
+            return ""
+        return self._added.text
 
 
 class ToolRequest:
@@ -338,7 +347,7 @@ class ToolRequest:
     def _body(self) -> bytes:
         talk, settings, negotiation = self._talk, self.settings, self._negotiation
         body = self._sent = talk.body(None if self.native else self._format.chosen, negotiation.extra)
-        self.usage.sent(body)
+        self.usage.sent(body, talk.injected(native=self.native))
         if self.tools.form != "full":
             self.decisions.append(Decision("tools", self.tools.form, f"tools_budget={settings.tools_budget}"))
         sent = None if self.native else "chat" if talk.raw is None else "completions"

@@ -41,6 +41,11 @@ class Injected(NamedTuple):
     last: str
     """What `tool_choice` asks for, and how an answer in text is to look."""
 
+    @property
+    def text(self) -> str:
+        """All of it, for a count of its tokens."""
+        return history.joined(self)
+
 
 def injected(
     chat: ChatRequest,

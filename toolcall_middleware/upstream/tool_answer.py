@@ -321,7 +321,7 @@ class ToolAnswer:
         """A whole answer whose usage is in it, with our own remarks."""
         outcome = self._outcome
         assert outcome is not None  # noqa: S101 - the answer has been read
-        remarks = _remarks(self._extension, outcome)
+        remarks = _remarks(self._extension, outcome, self._request.usage.injection())
         return self._json(self._form.finished(body, remarks), _note(outcome, self._request))
 
     def _json(self, body: bytes, note: str = "") -> Reply:
@@ -383,11 +383,13 @@ def _completion(text: str) -> bytes:
     return openai.encode({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
 
 
-def _remarks(extension: Extension | None, outcome: AnswerOutcome) -> dict[str, Any]:
+def _remarks(extension: Extension | None, outcome: AnswerOutcome, injection: dict[str, Any]) -> dict[str, Any]:
     """What is added to a whole answer under the setting `extension_field`."""
-    if extension is None or not (outcome.calls or outcome.no_call):
+    if extension is None:
         return {}
-    return extension.of(outcome.warnings, outcome.finished, outcome.no_call)
+    told = outcome.calls or outcome.no_call
+    remarks = extension.of(outcome.warnings, outcome.finished, outcome.no_call) if told else {}
+    return remarks | ({extension.field: {**remarks.get(extension.field, {}), **injection}} if injection else {})
 
 
 def _note(outcome: AnswerOutcome, request: ToolRequest) -> str:

@@ -31,6 +31,8 @@ class Attempt:
         "body",
         "completion",
         "ended",
+        "injected",
+        "injected_tokens",
         "loose",
         "prompt",
         "reasoning",
@@ -40,6 +42,7 @@ class Attempt:
 
     def __init__(self) -> None:
         self.body = b""
+        self.injected = ""
         self.backend: dict[str, Any] | None = None
         self.texts: dict[int, Transcript] = {}
         self.thoughts: list[Transcript] = []  # reasoning that is no part of the text: one transcript, or none
@@ -48,6 +51,7 @@ class Attempt:
         self.prompt: Count | None = None
         self.completion: Count | None = None
         self.reasoning = 0
+        self.injected_tokens: int | None = None
 
     @property
     def written(self) -> int:
@@ -75,11 +79,11 @@ class UsageMeter:
     """Counts the tokens of one exchange, over all its attempts.
 
     known: take the backend's numbers. count: count what they leave open. asked: what is counted is asked of the
-    backend, and the tokenizer is for what it does not answer. spends: `spent` will be asked. `limit`: how many tokens
-    an answer may have, where that is of interest.
+    backend, and the tokenizer is for what it does not answer. extension: the field in which the injection is reported.
+    spends: `spent` will be asked. `limit`: how many tokens an answer may have, where that is of interest.
     """
 
-    __slots__ = ("_asked", "_attempt", "_attempts", "_count", "_known", "_spends", "_tokenizer", "limit")
+    __slots__ = ("_asked", "_attempt", "_attempts", "_count", "_known", "_spends", "_tokenizer", "extension", "limit")
 
     def __init__(
         self,
@@ -88,8 +92,10 @@ class UsageMeter:
         count: bool = True,
         tokenizer: Tokenizer = APPROXIMATE,
         asked: bool = False,
+        extension: str | None = None,
         spends: bool = False,
     ) -> None:
+        self.extension = extension
         self._spends = spends
         self.limit: int | None = None
         self._known = known
@@ -101,9 +107,10 @@ class UsageMeter:
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
-    def sent(self, body: bytes) -> None:
-        """A request is sent to the backend."""
+    def sent(self, body: bytes, injected: str = "") -> None:
+        """A request leaves for the backend. injected: the part of its prompt that is ours, where that is reported."""
         self._attempt.body = body
+        self._attempt.injected = injected
 
     @property
     def listens(self) -> bool:
@@ -170,7 +177,7 @@ class UsageMeter:
         if not _is_count(usage.get("completion_tokens")):
             return False
         one.backend, one.prompt, one.completion = usage, None, None
-        if self._attempts or (self._count and (one.wants_prompt or one.wants_completion)):
+        if self._attempts or one.injected or (self._count and (one.wants_prompt or one.wants_completion)):
             return False
         return isinstance(usage.get("prompt_tokens"), int) and _has_total(usage)
 
@@ -227,7 +234,7 @@ class UsageMeter:
         """Whether something is to be counted that must not be counted on the event loop."""
         if not self._count:
             return False
-        wanting = [one for one in self.attempts if one.wants_prompt or one.wants_completion]
+        wanting = [one for one in self.attempts if one.wants_prompt or one.wants_completion or one.injected]
         return bool(wanting) and (self._asked or sum(one.size for one in wanting) > self._tokenizer.chars_at_once)
 
     @property
@@ -244,6 +251,8 @@ class UsageMeter:
         """Count what is not known yet. For a thread, where `is_due`."""
         for one in self.attempts if self._count else ():
             self._count_one(one)
+            if one.injected and one.injected_tokens is None:
+                one.injected_tokens = self._tokenizer.count_again(one.injected)
 
     def _count_one(self, one: Attempt) -> None:
         tokenizer = self._tokenizer
@@ -311,6 +320,11 @@ class UsageMeter:
         first = {name: numbers.pop(name) for name in _NAMES if name in numbers}
         return {**first, **numbers, **({} if estimated is None else {"estimated": estimated})}
 
+    def injection(self) -> dict[str, int]:
+        """How much of the prompts was the injection; empty where that is not reported. Call after `total`."""
+        counts = [one.injected_tokens for one in self.attempts if one.injected_tokens is not None]
+        return {"injected_prompt_tokens": sum(counts)} if counts else {}
+
 
 def _has_total(usage: dict[str, Any]) -> bool:
     """Whether the backend's total is one: xAI's is larger than the sum, by the reasoning."""
@@ -345,11 +359,16 @@ def _add(total: dict[str, Any], usage: dict[str, Any]) -> None:
             total[name] = value
 
 
+def remarks_of(meter: UsageMeter) -> dict[str, Any]:
+    """What is said beside the usage: the operator's field, with how much of the prompts was the injection."""
+    return {meter.extension: injection} if meter.extension is not None and (injection := meter.injection()) else {}
+
+
 def usage_chunk(head: openai.Fields, meter: UsageMeter) -> bytes:
     """The last chunk of a stream, with the head of another one; empty where there are no numbers."""
     usage = meter.total()
     if usage is None:
         return b""
     body = {name: value for name, value in head.items() if name in openai.HEAD}
-    chunk: dict[str, Any] = {**body, "choices": [], "usage": usage}
+    chunk: dict[str, Any] = {**body, "choices": [], "usage": usage, **remarks_of(meter)}
     return openai.event(msgspec.json.encode(chunk))

@@ -55,6 +55,7 @@ def meter_for(
         count=wanted and settings.usage in {"auto", "count"},
         tokenizer=tokenizer,
         asked=asked,
+        extension=settings.extension_field,
         spends=settings.token_limit is not None,
     )
 
@@ -72,6 +73,14 @@ def _tokenizer(settings: Settings, model: str, memory: Refusals) -> tuple[Tokeni
     if settings.tokenizer == "upstream":
         return APPROXIMATE, not memory.refuses(model, TOKENIZE)
     return load(settings.tokenizer), False
+
+
+def completes_whole_answers(settings: Settings) -> bool:
+    """Whether whole answers to requests without tools are looked at for missing usage.
+
+    Such requests do not ask for it, and pass untouched; unless an operator has said how tokens are to be counted.
+    """
+    return settings.usage == "count" or (settings.usage == "auto" and settings.tokenizer != "approximate")
 
 
 class _Model(msgspec.Struct):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from ..wire import openai
@@ -153,3 +155,49 @@ class UsageTap:
             shape = Shape.of(data, delta["content"])
             self._shape = None if shape is None else shape.in_event(raw, data)
             self._choice = index
+
+
+_GIVEN = re.compile(rb'"usage"\s*:\s*\{')
+_ZERO = re.compile(rb'"(?:prompt|completion)_tokens"\s*:\s*0\b')
+
+
+class WholeTap:
+    """A whole answer to a request without tools. One that has usage is not even parsed.
+
+    replace: the backend's numbers are not wanted.
+    """
+
+    def __init__(self, meter: UsageMeter, *, replace: bool = False) -> None:
+        self._meter = meter
+        self._replace = replace
+        self._fields: Fields = {}
+
+    @staticmethod
+    def may_lack(data: bytes) -> bool:
+        """Whether this may be an answer without numbers, by a look at its bytes."""
+        return not _GIVEN.search(data) or _ZERO.search(data) is not None
+
+    def lacks(self, data: bytes) -> bool:
+        """Whether this is a completion without numbers: then `add` gives one with them."""
+        if not self._replace and not self.may_lack(data):
+            return False
+        fields = openai.read_object(data) or {}
+        choices = openai.read_objects(fields.get("choices"))
+        messages = [openai.read_object(choice.get("message")) for choice in choices or ()]
+        if not choices or None in messages:
+            return False
+        for number, (choice, message) in enumerate(zip(choices, messages, strict=True)):
+            self._meter.wrote_beside(message or {}, number)
+            self._meter.wrote(openai.read_text((message or {}).get("content")) or "", number)
+            if openai.read_text(choice.get("finish_reason")) in ENDED:
+                self._meter.ended()
+        self._fields = fields
+        self._meter.saw(openai.read_value(fields.get("usage")))
+        return not self._meter.is_complete
+
+    def add(self, data: bytes) -> bytes:
+        """The answer with usage; the rest of it keeps its bytes."""
+        usage = msgspec.json.encode(self._meter.total())
+        if "usage" in self._fields:
+            return msgspec.json.encode({**self._fields, "usage": msgspec.Raw(usage)})
+        return data.rstrip()[:-1] + b',"usage":' + usage + b"}"

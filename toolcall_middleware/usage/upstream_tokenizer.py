@@ -91,6 +91,8 @@ def _ask_attempt(one: Attempt, model: str, memory: Refusals) -> Generator[Questi
         # An engine counts the token that ends an answer, and no text shows it.
         one.completion = Count(tokens + one.ended, exact=not one.loose)
         one.reasoning = reasoning or 0
+    if one.injected and one.injected_tokens is None:
+        one.injected_tokens = yield from _texts([one.injected], model, memory)
     return True
 
 

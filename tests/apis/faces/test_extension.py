@@ -65,7 +65,7 @@ def test_the_gateways_field_is_there(open_host: Open, face: str, *, stream: bool
 def test_an_answer_without_calls_warns_of_nothing(open_host: Open, face: str, *, stream: bool) -> None:
     served = open_host(['It is "_toolcall".'], **OURS)
     told = said(getattr(served, face)(), stream=stream)["_toolcall"]
-    assert (told.keys(), told["no_call"]) == ({"no_call"}, "prose")
+    assert (told.keys(), told["no_call"]) == ({"injected_prompt_tokens", "no_call"}, "prose")
 
 
 @pytest.mark.parametrize("stream", [False, True])

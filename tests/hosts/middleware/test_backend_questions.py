@@ -18,7 +18,7 @@ from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.hosts.middleware import backend_questions
 from toolcall_middleware.usage.tokenizers.hf_tokenizer import HfTokenizer
 
-from ...response.streams import chunk, role, says, stream
+from ...response.streams import DONE, chunk, role, says, stream
 from ...usage.tiny import save_model
 
 FINISH = chunk({}, "stop")
@@ -302,13 +302,16 @@ async def test_streamed_usage_is_that_of_the_whole_answer(tmp_path: Path) -> Non
 class Passing:
     """An app that sends these messages."""
 
-    def __init__(self, *messages: Message) -> None:
+    def __init__(self, *messages: Message, fails: bool = False) -> None:
         self.messages = messages
+        self.fails = fails
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         for message in self.messages:
             await send(message)
+        if self.fails:
+            raise RuntimeError("broken")
 
 
 def answered(*parts: bytes, status: int = 200, headers: Any = (JSON_TYPE,), more: bool = False) -> list[Message]:
@@ -322,7 +325,71 @@ def answered(*parts: bytes, status: int = 200, headers: Any = (JSON_TYPE,), more
     ]
 
 
+COUNTED = completion(usage=USAGE)
+
+
+@pytest.mark.parametrize(
+    ("messages", "fails"),
+    [
+        (answered(COUNTED), False),
+        (answered(COUNTED[:50], COUNTED[50:], b""), False),
+        (answered(completion(), status=201), False),
+        (answered(completion(), headers=[(b"content-type", b"text/plain")]), False),
+        (answered(completion(), headers=[JSON_TYPE, (b"content-encoding", b"gzip")]), False),
+        (answered(b'{"choices": []}'), False),
+        (answered(b'{"choices": [{"message": 5}]}'), False),
+        (answered(b"[1]"), False),
+        (answered(b""), False),
+        (answered(b"x" * (9 << 20)), False),
+        (answered(completion("x" * (5 << 20)), b"y" * (5 << 20)), False),
+        (answered(completion()[:40], more=True), False),
+        (answered(completion()[:40], more=True), True),
+        (answered(stream(role(), FINISH), headers=[SSE_TYPE]), False),
+        ([*answered(completion())[:1], {"type": "http.response.pathsend", "path": "/x"}], False),
+    ],
+    ids=range(15),
+)
+async def test_messages_pass_as_they_came_where_nothing_is_to_be_added(messages: list[Message], fails: bool) -> None:
+    app = ToolCallMiddleware(Passing(*messages, fails=fails), tokenizer="upstream")
+    made = Client(ask(tools=(), stream=False))
+    if fails:
+        with pytest.raises(RuntimeError, match="broken"):
+            await made.run(app)
+    else:
+        await made.run(app)
+    assert len(made.got) == len(messages)
+    assert all(got == sent for got, sent in zip(made.got, messages, strict=True))
+
+
+@pytest.mark.parametrize("given", [{}, {"usage": None}, {"usage": {"prompt_tokens": 0, "completion_tokens": 0}}])
+async def test_a_whole_answer_without_numbers_gets_them_where_an_operator_counts(given: Any, tmp_path: Path) -> None:
+    body = completion(odd=1.0, **given)
+    headers = [JSON_TYPE, (b"Content-Length", str(len(body)).encode()), (b"x-odd", b"1")]
+    app = ToolCallMiddleware(Passing(*answered(body, headers=headers)), tokenizer=f"hf:{save_model(tmp_path)}")
+    made = await Client(ask(tools=(), stream=False)).run(app)
+    assert made.json["usage"]["completion_tokens"] == len("one two") + 1
+    assert "estimated" not in made.json["usage"]
+    assert (made.headers["x-odd"], made.headers["x-toolcall"]) == ("1", "mode=pass")
+    assert int(made.headers["content-length"]) == len(made.body)
+    if not given:
+        assert made.body.startswith(body[:-1])
+
+
+async def test_headers_that_tell_of_the_old_bytes_go_where_usage_is_added() -> None:
+    old = [(b"ETag", b"1"), (b"Content-MD5", b"2"), (b"Digest", b"3"), (b"content-digest", b"4"), (b"x-odd", b"5")]
+    app = ToolCallMiddleware(Passing(*answered(completion(), headers=[JSON_TYPE, *old])), usage="count")
+    made = await Client(ask(tools=(), stream=False)).run(app)
+    assert made.json["usage"]["completion_tokens"] == 2
+    assert made.headers["x-odd"] == "5"
+    assert not {"etag", "content-md5", "digest", "content-digest"} & made.headers.keys()
+
+
 async def test_a_count_of_ones_own_replaces_the_backends() -> None:
+    app = ToolCallMiddleware(Passing(*answered(COUNTED)), usage="count")
+    made = await Client(ask(tools=(), stream=False)).run(app)
+    assert made.json["usage"]["completion_tokens"] == 2
+    assert made.json["usage"]["estimated"] is True
+    assert made.headers["x-toolcall"] == "mode=pass; usage=estimated"
     counted = [{**one, "usage": USAGE} for one in (role(), *says("one", " two"), FINISH)]
     body = stream(*counted, {**chunk({}), "choices": [], "usage": {**USAGE, "prompt_tokens_details": {"cached": 1}}})
     made = await asking(tools=False).run(ToolCallMiddleware(Engine(answer=body), usage="count"))
@@ -333,8 +400,8 @@ async def test_a_count_of_ones_own_replaces_the_backends() -> None:
     assert made.headers["x-toolcall"] == "mode=pass; usage=estimated"
 
 
-@pytest.mark.parametrize("settings", [{}, {"usage": "count"}, {"tokenizer": "upstream"}])
-async def test_a_whole_answer_without_tools_passes_as_it_came(settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize("settings", [{}, {"usage": "backend", "tokenizer": "upstream"}, {"usage": "off"}])
+async def test_nothing_is_looked_at_where_nobody_said_how_to_count(settings: dict[str, Any]) -> None:
     messages = answered(completion())
     made = await Client(ask(tools=(), stream=False)).run(ToolCallMiddleware(Passing(*messages), **settings))
     assert all(got is sent for got, sent in zip(made.got, messages, strict=True))
@@ -402,6 +469,21 @@ def test_a_tokenizer_that_is_not_there_is_an_error_at_start() -> None:
 
     with pytest.raises(SettingsError, match="there is no file"):
         ToolCallMiddleware(app, settings=Settings(tokenizer="hf:/nowhere/tokenizer.json"))
+
+
+async def test_the_injection_is_told_where_an_extension_field_is(tmp_path: Path) -> None:
+    tokenizer = f"hf:{save_model(tmp_path)}"
+    for engine, streamed in ((Engine(), True), (Engine(answer=completion(usage=USAGE)), False)):
+        app = ToolCallMiddleware(engine, tokenizer=tokenizer, extension_field="_toolcall")
+        made = await asking(streamed=streamed).run(app)
+        if streamed:
+            last = json.loads(made.body.removesuffix(DONE).rpartition(b"data: ")[2])
+        else:
+            last = made.json
+            assert last["usage"] == USAGE
+        own = engine.chats[0]["messages"][0]["content"]
+        told = last["_toolcall"]["injected_prompt_tokens"]
+        assert 0.9 * len(own) < told <= len(own.encode()) + 2
 
 
 # -- with the rest of the middleware -------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from ...request.one_reading import one_reading
 from ...request.overrides import without_overrides
 from ...settings import Settings, hide_login
 from ...upstream.backend_memory import BackendMemory
-from ...usage.pending_count import model_of, prompt_count
+from ...usage.pending_count import completes_whole_answers, model_of, prompt_count
 from ...version import __version__
 from ..http.answer import MeasuredAnswer
 from ..http.bodies import Replay, cleared, collect
@@ -38,7 +38,7 @@ from ..http.offload import WhileHuge, behind, offloaded
 from ..http.request_record import Record, record_of
 from ..http.watch import watched
 from .app_auth import refuse, refused_by_app
-from .backend_questions import ToolProofs, wait_for
+from .backend_questions import ToolProofs, WholeUsage, wait_for
 from .face_answer import FaceAnswer
 from .face_models import ModelsAnswer
 from .faces import Endpoint, FaceSettings, chat_request, endpoint_of, means_responses, new_face, prepare_passage
@@ -338,7 +338,11 @@ class ToolCallMiddleware:
                 scope = {**scope, "headers": with_length(scope, len(plain))}
                 messages = [{"type": "http.request", "body": plain, "more_body": False}]
             scope, send = caller.unread(scope)
-            await self.app(scope, Replay(messages, receive), send)
+            if completes_whole_answers(settings):
+                passing = WholeUsage(send, self.app, scope, settings, self._memory, plain)
+                await passing.run(Replay(messages, receive))
+            else:
+                await self.app(scope, Replay(messages, receive), send)
             return
         if budget is not None:
             budget.calls = partial(_units, exchange, scope)

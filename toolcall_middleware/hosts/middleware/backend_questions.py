@@ -1,6 +1,8 @@
 """Questions to the backend beside the client's request, asked through the app itself: how many tokens a text has
 (`/tokenize`), whether tools reach its models (`mode=auto`), and how large its window is (`tools_budget=auto`). Long
 texts are counted in a thread.
+
+Also the usage of whole answers to requests without tools, which pass unchanged where they have it.
 """
 
 from __future__ import annotations
@@ -10,15 +12,19 @@ import contextlib
 import logging
 from weakref import WeakValueDictionary
 
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...apis.passage import PASSAGE
+from ...settings import Settings
+from ...upstream.backend_memory import BackendMemory
 from ...upstream.tool_support import Evidence, PendingProof, Told
-from ...usage.pending_count import PendingCount
+from ...usage.pending_count import PendingCount, meter_for, model_of
+from ...usage.tap import WholeTap
 from ...usage.upstream_tokenizer import Question
-from ..http.answer import Collected
+from ..http.answer import Answer, Collected, Reads
 from ..http.bodies import giving
 from ..http.headers import scope_for_body, without
+from ..http.offload import offloaded
 from ..http.paths import normal_path
 
 _COUNT_SECONDS = 2.0
@@ -29,6 +35,7 @@ _ATTEMPTS = 2
 _PASSING = frozenset({502, 503, 504})
 """Of a proxy: its upstream may just have closed an old connection, which says nothing of what it can do."""
 _MAX_ANSWER = 16 << 20
+_MAX_WHOLE = 8 << 20
 _log = logging.getLogger("toolcall_middleware")
 
 
@@ -127,3 +134,51 @@ async def _answered(proof: PendingProof, app: ASGIApp, scope: Scope, paths: tupl
     except StopIteration as over:
         evidence: Evidence = over.value
         return evidence
+
+
+class WholeUsage(Answer):
+    """The app's answer to a request without tools. A whole completion without usage gets it; others are untouched."""
+
+    def __init__(
+        self, send: Send, app: ASGIApp, scope: Scope, settings: Settings, memory: BackendMemory, body: bytes
+    ) -> None:
+        super().__init__(send, _MAX_WHOLE)
+        self._app = app
+        self._scope = scope
+        self._settings = settings
+        self._memory = memory
+        self._body = body
+
+    async def run(self, receive: Receive) -> None:
+        """Run the app. An answer that broke off goes as far as it came, as without us."""
+        try:
+            await self._app(self._scope, receive, self.send)
+        except Exception:
+            await self.flush()
+            raise
+        await self.flush()
+
+    def begun(self) -> Reads:
+        """See Answer."""
+        whole = self.start["status"] == 200 and self.kind == b"application/json"
+        return Reads.WHOLE if whole and not self.header(b"content-encoding") else Reads.NOTHING
+
+    async def whole(self, body: bytes) -> bytes | None:
+        """See Answer."""
+        settings = self._settings
+        replace = settings.usage == "count"
+        if len(body) > _MAX_WHOLE or (not replace and not WholeTap.may_lack(body)):
+            return None
+        model = model_of(self._body)
+        meter = meter_for(settings, model, self._memory)
+        await offloaded(len(self._body), meter.sent, self._body)
+        tap = WholeTap(meter, replace=replace)
+        if not await offloaded(len(body), tap.lacks, body):
+            return None
+        if meter.is_due:
+            await wait_for(PendingCount(meter, model, self._memory), self._app, self._scope, settings.paths)
+        out = await offloaded(len(body), tap.add, body)
+        note = b"mode=pass; usage=estimated" if meter.is_estimated else b"mode=pass"
+        self.replaced(length=len(out))
+        self.start["headers"].append((b"x-toolcall", note))
+        return out
