@@ -40,12 +40,13 @@ def of_props(model: str, props: object) -> str:
     """Derive from the template in a llama.cpp server's `/props`. The name under which `derived` knows it then; empty
     where there is no template, or none that says how calls are written.
     """
+    place = f"/props of {model}"
     try:
-        checkpoint = sources.of_props(f"/props of {model}", props)
+        checkpoint = sources.of_props(place, props)
     except SettingsError:
         return ""
     name = f"{sources.PROPS}:{hashlib.sha256(checkpoint.template.source.encode()).hexdigest()[:12]}"
-    sources.remember(name, checkpoint)
+    sources.remember(name, place, props)
     return name if _logged(name).family is not None else ""
 
 
