@@ -287,15 +287,6 @@ def test_draft_3_is_refused(keyword: str) -> None:
     assert "draft 4 or later" in caught.message
 
 
-@pytest.mark.parametrize("draft", ["draft-04", "draft-06", "draft-07"])
-def test_an_anchor_is_none_before_2019(draft: str) -> None:
-    parameters = {"type": "object", "definitions": {"A": {"$anchor": "a"}}, "properties": {"x": {"$ref": "#a"}}}
-    schema(parameters)
-    caught = error(function(parameters={"$schema": f"http://json-schema.org/{draft}/schema#", **parameters}))
-    assert "refers to nothing" in caught.message
-    assert caught.param == "tools[0].function.parameters.properties.x.$ref"
-
-
 def test_a_schema_that_nobody_admitted_is_a_fault_and_no_crash() -> None:
     checker = ArgumentChecker(ToolSet.of([Tool("f", parameters={"properties": {"a": {"$ref": "#/$defs/none"}}})]))
     assert checker.faults("f", '{"a": 1}') == ["(root): cannot be checked: a reference of the schema leads nowhere"]

@@ -57,7 +57,7 @@ SCHEMAS: list[tuple[Any, set[str]]] = [
 
 @pytest.mark.parametrize(("schema", "types"), SCHEMAS)
 def test_the_types_that_a_schema_allows(schema: Any, types: set[str]) -> None:
-    assert types_of(schema, Scope.of(ROOT)) == types
+    assert types_of(schema, Scope(ROOT)) == types
 
 
 def test_the_types_of_a_parameter() -> None:
@@ -93,7 +93,7 @@ SCHEMA: st.SearchStrategy[Any] = st.recursive(
 
 @given(SCHEMA)
 def test_no_schema_raises(schema: Any) -> None:
-    assert types_of(schema, Scope.of(schema)) <= ALL
+    assert types_of(schema, Scope(schema)) <= ALL
     if isinstance(schema, dict):
         assert declared_types(schema, "x") <= ALL
         assert declared_types(schema, "y") <= ALL

@@ -158,13 +158,12 @@ def _moved(tool: Tool, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_movable(root: dict[str, Any]) -> bool:
-    scope = Scope.of(root)
+    scope = Scope(root)
     for node, _, depth in walk(root, 0, deeper):
         if depth >= MAX_DEPTH or any(isinstance(node.get(key), str) for key in _ELSEWHERE):
             return False
         if "$ref" in node:
-            target = scope.find(node["$ref"])
-            if target is None or target.schema is None:
+            if scope.find(node["$ref"]) is None:
                 return False
     return True
 

@@ -14,19 +14,17 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urljoin
 
-from .drafts import draft_of
-
 _LISTS_OF_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
 _ANCHORS = frozenset({"$anchor", "$dynamicAnchor"})
 _ANCHOR = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
 
 
 _CLASSES = {
-    4: "Draft4Validator",
-    6: "Draft6Validator",
-    7: "Draft7Validator",
-    2019: "Draft201909Validator",
-    2020: "Draft202012Validator",
+    "json-schema.org/draft/2020-12/schema": "Draft202012Validator",
+    "json-schema.org/draft/2019-09/schema": "Draft201909Validator",
+    "json-schema.org/draft-07/schema": "Draft7Validator",
+    "json-schema.org/draft-06/schema": "Draft6Validator",
+    "json-schema.org/draft-04/schema": "Draft4Validator",
 }
 
 
@@ -34,7 +32,9 @@ def dialect_of(schema: dict[str, Any]) -> Any:
     """The validator class of jsonschema for `$schema`; an unknown one is read as the newest draft, never fetched."""
     import jsonschema
 
-    return getattr(jsonschema, _CLASSES[draft_of(schema).number])
+    named = schema.get("$schema")
+    address = named.rstrip("#").partition("://")[2] if isinstance(named, str) else ""
+    return getattr(jsonschema, _CLASSES.get(address, "Draft202012Validator"))
 
 
 def keyword_fault(dialect: Any, keyword: str, value: Any) -> str | None:

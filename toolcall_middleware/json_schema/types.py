@@ -38,7 +38,7 @@ class _Reading:
             if len(self._known) >= _MAX_SCHEMAS:
                 return ALL
             self._known[key] = ALL  # counted, and of no use to itself: it is a level up
-            found = self._known[key] = self._types(schema, scope.enter(schema), depth) or ALL
+            found = self._known[key] = self._types(schema, scope, depth) or ALL
         return found
 
     def _types(self, schema: Mapping[str, Any], scope: Scope, depth: int) -> frozenset[str]:
@@ -46,7 +46,7 @@ class _Reading:
         if "$ref" in schema:
             target = scope.find(schema["$ref"])
             if target is not None:
-                found &= self.types(target.schema, target.scope, depth + 1)
+                found &= self.types(target, scope, depth + 1)
         for key in ("anyOf", "oneOf"):
             options = schema.get(key)
             if isinstance(options, list) and options:
@@ -78,15 +78,15 @@ def declared_types(parameters: Mapping[str, Any] | None, name: str) -> frozenset
     """The types of the parameter `name` of a tool; ALL where its schema does not say."""
     if parameters is None:
         return ALL
-    scope = Scope.of(parameters)
+    scope = Scope(parameters)
     properties = parameters.get("properties")
     if isinstance(properties, Mapping) and name in properties:
         return types_of(properties[name], scope)
     target = scope.find(parameters.get("$ref"))
-    if target is not None and isinstance(target.schema, Mapping) and target.schema is not parameters:
-        inner = target.schema.get("properties")
+    if isinstance(target, Mapping) and target is not parameters:
+        inner = target.get("properties")
         if isinstance(inner, Mapping) and name in inner:
-            return types_of(inner[name], target.scope)
+            return types_of(inner[name], scope)
     extra = parameters.get("additionalProperties")
     return types_of(extra, scope) if isinstance(extra, Mapping) else ALL
 

@@ -6,13 +6,13 @@ Linear in the schema, whatever its author wrote: nothing recurses, nothing is fe
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..errors import shown
-from .drafts import ANY_DRAFT, SAME_VALUE, Holds
 from .metaschema import dialect_of, keyword_fault, keywords_of
 from .pattern import pattern_fault
-from .pointer import OutOfDocument, Scope, Target, Unresolved, join
-from .walk import Path, held, steps, written
+from .pointer import Scope, Unresolved
+from .walk import ANY_DRAFT, SAME_VALUE, Holds, Path, held, steps, written
 
 MAX_VALUES = 20_000
 """JSON values in the schemas of one request, at about 3 us each. Real tool lists of 100 kB hold about 3,000."""
@@ -25,6 +25,9 @@ MAX_PATTERNS = 16_384
 MAX_PIECES = 20_000
 """Pieces of all of them once their counted repeats are compiled, see `pattern.MAX_UNROLLED`."""
 
+MAX_ADDRESS = 2048
+"""Characters of one `$id`."""
+_ADDRESSES = frozenset({"$id", "id"})
 _MORE_REFERENCES = frozenset({"$dynamicRef", "$recursiveRef"})
 
 _OF_OBJECTS = frozenset(
@@ -135,28 +138,29 @@ class _Walk:
         self._checker = checker
         self._dialect = dialect_of(root)
         self._keywords = {keyword: ANY_DRAFT.get(keyword, Holds(0)) for keyword in keywords_of(self._dialect)}
-        self._references: list[tuple[dict[str, Any], str, Scope, Path, int]] = []
+        self._scope = Scope(root)
+        self._references: list[tuple[dict[str, Any], str, Path, int]] = []
         self._edges: dict[int, list[int]] = {}
         self._seen: dict[int, Path] = {}
-        self._work: list[tuple[Any, Scope, Path, int]] = [(root, Scope.of(root), None, 1)]
+        self._work: list[tuple[Any, Path, int]] = [(root, None, 1)]
 
     def run(self) -> int:
         levels = 0
         while self._work or self._references:
             while self._work:
-                node, scope, path, level = self._work.pop()
+                node, path, level = self._work.pop()
                 levels = max(levels, level)
-                self._visit(node, scope, path, level)
+                self._visit(node, path, level)
             # Before, a broken schema would be said to have broken references.
             references, self._references = self._references, []
-            for node, reference, scope, path, level in references:
-                target = self._target(reference, scope, path)
-                self._edges.setdefault(id(node), []).append(id(target.schema))
-                self._work.append((target.schema, target.scope, path, level))
+            for node, reference, path, level in references:
+                target = self._target(reference, path)
+                self._edges.setdefault(id(node), []).append(id(target))
+                self._work.append((target, path, level))
         self._refuse_reference_cycles()
         return levels
 
-    def _visit(self, node: Any, scope: Scope, path: Path, level: int) -> None:
+    def _visit(self, node: Any, path: Path, level: int) -> None:
         if isinstance(node, bool):
             return
         if not isinstance(node, dict):
@@ -164,40 +168,31 @@ class _Walk:
         if id(node) in self._seen:
             return
         self._seen[id(node)] = path
-        self._check_address(node, scope, path)
-        scope = scope.enter(node)
         if "$ref" in node:
-            self._refer(node, "$ref", scope, path, level)
+            self._refer(node, "$ref", path, level)
         for keyword, value in node.items():
             if keyword not in self._keywords:
                 continue
             self._check_keyword(keyword, value, path)
             if keyword in _MORE_REFERENCES:
-                self._refer(node, keyword, scope, path, level)
+                self._refer(node, keyword, path, level)
             below = level if keyword in SAME_VALUE else level + 1
             for child in held(keyword, value, self._keywords[keyword]):
                 if keyword in SAME_VALUE:
                     self._edges.setdefault(id(node), []).append(id(child.schema))
-                self._work.append((child.schema, scope, child.below(path), below))
+                self._work.append((child.schema, child.below(path), below))
 
-    def _refer(self, node: dict[str, Any], keyword: str, scope: Scope, path: Path, level: int) -> None:
+    def _refer(self, node: dict[str, Any], keyword: str, path: Path, level: int) -> None:
         where = (path, keyword)
         if not isinstance(node[keyword], str):
             raise SchemaFault(f"{shown(node[keyword])} is not of type 'string'", _steps(where))
-        self._references.append((node, node[keyword], scope, where, level))
-
-    @staticmethod
-    def _check_address(node: dict[str, Any], scope: Scope, path: Path) -> None:
-        address = scope.draft.address(node)
-        if address is not None and not (scope.resource is node and scope.base):  # that one was joined already
-            try:
-                join(scope.base, address)
-            except OutOfDocument as fault:
-                raise SchemaFault(str(fault), _steps((path, scope.draft.identifier))) from None
+        self._references.append((node, node[keyword], where, level))
 
     def _check_keyword(self, keyword: str, value: Any, path: Path) -> None:
         where = (path, keyword)
         reason = keyword_fault(self._dialect, keyword, value)
+        if reason is None and keyword in _ADDRESSES:
+            reason = _address_fault(value)
         if reason is not None:
             raise SchemaFault(reason, _steps(where))
         patterns = [value] if keyword == "pattern" else value if keyword == "patternProperties" else ()
@@ -206,13 +201,12 @@ class _Walk:
             if reason is not None:
                 raise SchemaFault(reason, _steps(where))
 
-    @staticmethod
-    def _target(reference: str, scope: Scope, path: Path) -> Target:
+    def _target(self, reference: str, path: Path) -> Any:
         try:
-            target = scope.resolve(reference)
+            target = self._scope.resolve(reference)
         except Unresolved as fault:
             raise SchemaFault(str(fault), _steps(path)) from None
-        if not isinstance(target.schema, dict | bool):
+        if not isinstance(target, dict | bool):
             raise SchemaFault(f"{shown(reference)} refers to nothing in the schema", _steps(path))
         return target
 
@@ -236,6 +230,16 @@ class _Walk:
                 elif target not in done and target in self._edges:
                     open_nodes.add(target)
                     stack.append((target, iter(self._edges[target])))
+
+
+def _address_fault(address: str) -> str | None:
+    """What is wrong with the address of a schema: jsonschema joins it to others when it checks values."""
+    try:
+        urlsplit(address)
+    except ValueError:
+        return f"{shown(address)} is no address"
+    too_long = len(address) > MAX_ADDRESS
+    return f"cannot be checked: an address of more than {MAX_ADDRESS} characters" if too_long else None
 
 
 def _check_draft(schema: dict[str, Any]) -> None:

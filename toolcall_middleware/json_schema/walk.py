@@ -2,10 +2,49 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from .drafts import ANY_DRAFT, Holds
+
+class Holds(enum.Flag):
+    """How the value of a keyword holds schemas."""
+
+    ONE = enum.auto()
+    LIST = enum.auto()
+    MAP = enum.auto()
+
+
+ANY_DRAFT: Mapping[str, Holds] = {
+    "$defs": Holds.MAP,
+    "additionalItems": Holds.ONE,
+    "additionalProperties": Holds.ONE,
+    "allOf": Holds.LIST,
+    "anyOf": Holds.LIST,
+    "contains": Holds.ONE,
+    "contentSchema": Holds.ONE,
+    "definitions": Holds.MAP,
+    "dependencies": Holds.MAP,
+    "dependentSchemas": Holds.MAP,
+    "else": Holds.ONE,
+    "if": Holds.ONE,
+    "items": Holds.ONE | Holds.LIST,
+    "not": Holds.ONE,
+    "oneOf": Holds.LIST,
+    "patternProperties": Holds.MAP,
+    "prefixItems": Holds.LIST,
+    "properties": Holds.MAP,
+    "propertyNames": Holds.ONE,
+    "then": Holds.ONE,
+    "unevaluatedItems": Holds.ONE,
+    "unevaluatedProperties": Holds.ONE,
+}
+"""How keywords hold schemas, in whatever draft; all others hold data.
+
+Source: the specifications and metaschemas at https://json-schema.org/specification-links.
+"""
+SAME_VALUE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
+"""What these hold speaks about the same value as the schema around them: a reference back would never end."""
 
 S = TypeVar("S")
 MAX_DEPTH = 64
@@ -46,11 +85,11 @@ def written(path: Iterable[str | int]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
 
 
-def children(schema: Mapping[str, Any], keywords: Mapping[str, Holds] = ANY_DRAFT) -> Iterator[Child]:
-    """What stands in `schema` where its `keywords` hold schemas, in its own order. It need not be a schema."""
+def children(schema: Mapping[str, Any]) -> Iterator[Child]:
+    """What stands in `schema` where its keywords hold schemas, in its own order. It need not be a schema."""
     for keyword, value in schema.items():
-        if keyword in keywords:
-            yield from held(keyword, value, keywords[keyword])
+        if keyword in ANY_DRAFT:
+            yield from held(keyword, value, ANY_DRAFT[keyword])
 
 
 def held(keyword: str, value: Any, holds: Holds) -> Iterator[Child]:
@@ -68,9 +107,7 @@ def held(keyword: str, value: Any, holds: Holds) -> Iterator[Child]:
             yield Child(keyword, None, value)
 
 
-def walk(
-    root: Any, state: S, below: Callable[[S, Child], S], keywords: Mapping[str, Holds] = ANY_DRAFT
-) -> Iterator[tuple[dict[str, Any], Path, S]]:
+def walk(root: Any, state: S, below: Callable[[S, Child], S]) -> Iterator[tuple[dict[str, Any], Path, S]]:
     """(schema, its path, its state) of every schema in the document `root` that is an object, in the document's order.
 
     The state is the walker's own (a depth, say): `state` at the root, `below(state, child)` for each child.
@@ -80,7 +117,7 @@ def walk(
         schema, path, state = stack.pop()
         if isinstance(schema, dict):
             yield schema, path, state
-            inner = [(child.schema, child.below(path), below(state, child)) for child in children(schema, keywords)]
+            inner = [(child.schema, child.below(path), below(state, child)) for child in children(schema)]
             stack.extend(reversed(inner))
 
 

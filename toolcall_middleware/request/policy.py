@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from ..errors import ToolCallError, shown
-from ..json_schema.pointer import Scope, enter
-from ..json_schema.walk import Child, children, dotted, walk
+from ..json_schema.pointer import Scope
+from ..json_schema.walk import Child, children, deeper, dotted, walk
 from ..model import Tool
 from ..settings import Settings
 from ..settings.strictness import admits
@@ -113,7 +113,8 @@ def _check_descriptions(tool: Tool, path: str) -> None:
     if not tool.description.strip():
         message = f"The tool {tool.name!r} has no description."
         raise ToolCallError("invalid_tool_schema", message, param=f"{path}.description")
-    for schema, place, scope in walk(tool.parameters, Scope.of(tool.parameters), enter):
+    scope = Scope(tool.parameters)
+    for schema, place, _ in walk(tool.parameters, 0, deeper):
         for child in children(schema):
             if child.keyword == "properties" and not _is_described(child.schema, scope):
                 message = f"The parameter {child.step!r} of the tool {tool.name!r} has no description."
@@ -125,8 +126,7 @@ def _is_described(schema: Any, scope: Scope) -> bool:
     """Whether a property has a description: its own, or that of the definition which it refers to."""
     if not isinstance(schema, Mapping):
         return False
-    target = scope.enter(schema).find(schema.get("$ref"))
-    for one in (schema, target and target.schema):
+    for one in (schema, scope.find(schema.get("$ref"))):
         if isinstance(one, Mapping) and isinstance(said := one.get("description"), str) and said.strip():
             return True
     return False

@@ -8,7 +8,6 @@ import pytest
 
 from toolcall_middleware.apis.messages.upstream import schema as upstream_schema
 from toolcall_middleware.apis.messages.upstream.schema import can_be_constrained
-from toolcall_middleware.json_schema.pointer import Scope
 
 STRICT = {"type": "object", "additionalProperties": False}
 
@@ -39,9 +38,9 @@ def test_a_definition_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     looked: list[int] = []
     holds = upstream_schema._Plain.holds
 
-    def counted(self: Any, schema: Any, scope: Scope, depth: int) -> bool:
+    def counted(self: Any, schema: Any, depth: int) -> bool:
         looked.append(depth)
-        return holds(self, schema, scope, depth)
+        return holds(self, schema, depth)
 
     monkeypatch.setattr(upstream_schema._Plain, "holds", counted)
     defs: dict[str, Any] = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(20)}

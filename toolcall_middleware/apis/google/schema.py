@@ -99,7 +99,7 @@ class _Writer:
 
     def __init__(self, root: Any, allowance: Allowance) -> None:
         self._allowance = allowance
-        self._scope = Scope.of(root)
+        self._scope = Scope(root)
         self._open: list[int] = []  # the targets of the references that are being replaced, by identity
         self.faults: dict[str, str] = {}
 
@@ -113,16 +113,11 @@ class _Writer:
         for name in _IMPOSSIBLE:
             if name in schema:
                 self._fault(name, f"{path}.{name}")
-        outer = self._scope
-        self._scope = outer.enter(schema)
-        try:
-            written = self._own(schema, path, depth)
-            if "$ref" in schema:
-                written = self._both(written, self._target(schema["$ref"], path, depth))
-            for index, part in enumerate(_list(schema.get("allOf"))):
-                written = self._both(written, self.schema(part, f"{path}.allOf[{index}]", depth + 1))
-        finally:
-            self._scope = outer
+        written = self._own(schema, path, depth)
+        if "$ref" in schema:
+            written = self._both(written, self._target(schema["$ref"], path, depth))
+        for index, part in enumerate(_list(schema.get("allOf"))):
+            written = self._both(written, self.schema(part, f"{path}.allOf[{index}]", depth + 1))
         for name in written.get("required", ()):  # Google wants a schema for each
             written.setdefault("properties", {}).setdefault(name, {})
         return written
@@ -133,21 +128,17 @@ class _Writer:
 
     def _target(self, reference: Any, path: str, depth: int) -> Schema:
         try:
-            target, scope = self._scope.resolve(reference) if isinstance(reference, str) else (None, None)
+            target = self._scope.resolve(reference if isinstance(reference, str) else "?")
         except OutOfDocument:
-            scope = None
+            return self._fault("$ref out of the document", f"{path}.$ref")
         except Unresolved:
             return self._fault("$ref without a target", f"{path}.$ref")
-        if scope is None:
-            return self._fault("$ref out of the document", f"{path}.$ref")
         if id(target) in self._open:
             return self._fault("recursive $ref", f"{path}.$ref")
         self._open.append(id(target))
-        outer, self._scope = self._scope, scope
         try:
             return self.schema(target, path, depth + 1)
         finally:
-            self._scope = outer
             self._open.pop()
 
     def _both(self, first: Schema, second: Schema) -> Schema:

@@ -33,7 +33,7 @@ def declared(tool: Tool) -> str:
     properties = tool.parameters.get("properties")
     if not isinstance(properties, Mapping) or not properties:
         return "\n".join([*lines, f"type {tool.name} = () => any;"])
-    body = _Writer().members(tool.parameters, Scope.of(tool.parameters), 0)
+    body = _Writer().members(tool.parameters, Scope(tool.parameters), 0)
     return "\n".join([*lines, f"type {tool.name} = (_: {{", *body, "}) => any;"])
 
 
@@ -76,10 +76,8 @@ class _Writer:
         self.left -= 1
         if not isinstance(schema, Mapping) or depth > _MAX_DEPTH or self.left <= 0:
             return "any"
-        scope = scope.enter(schema)
         if "$ref" in schema:
-            schema, scope = scope.find(schema["$ref"]) or (None, scope)
-            return self.type(schema, scope, depth + 1)
+            return self.type(scope.find(schema["$ref"]), scope, depth + 1)
         values = schema.get("enum")
         if isinstance(values, list) and values:
             return " | ".join(map(_literal, values))

@@ -139,7 +139,7 @@ class _Elements:
     def __init__(self, parameters: Mapping[str, object], mark: str, block: str) -> None:
         self._mark = mark
         self._block = block
-        self._root: Place = ((parameters, Scope.of(parameters)),)
+        self._root: Place = ((parameters, Scope(parameters)),)
         self._stack: list[_Element] = []
         self._pending: tuple[str, list[str]] | None = None  # a complete argument, whose name may be repeated
         self._streams = False

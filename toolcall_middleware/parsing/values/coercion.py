@@ -31,7 +31,7 @@ _MAX_KEY = 1024  # characters
 
 def needs_coercion(parameters: Mapping[str, Any]) -> bool:
     """Whether any parameter of the tool is such that a string could be another value's."""
-    places = expanded(parameters, Scope.of(parameters))
+    places = expanded(parameters, Scope(parameters))
     if places is None:
         return False
     for schema, scope in places:
@@ -59,7 +59,7 @@ class Coercion:
     """
 
     def __init__(self, parameters: Mapping[str, Any], *, place: Place = None, encoded: int = 0) -> None:
-        self._root: Place = ((parameters, Scope.of(parameters)),) if place is None else place
+        self._root: Place = ((parameters, Scope(parameters)),) if place is None else place
         self._encoded = encoded
         self.coerced = False
         self.path = ""

@@ -104,28 +104,24 @@ def _property(schema: Any, key: str) -> Any:
 def expanded(schema: Any, scope: Scope) -> Place:
     """The schemas behind references and alternatives; None where that is not plain, or takes too long to find out."""
     found: list[tuple[Any, Scope]] = []
-    waiting, read = [(schema, scope, 0)], 0
+    waiting, read = [(schema, 0)], 0
     while waiting:
-        part, at, depth = waiting.pop()
+        part, depth = waiting.pop()
         read += 1
         if not isinstance(part, Mapping) or depth > _MAX_REFERENCES or read > _MAX_READ or len(found) > _MAX_OPTIONS:
             return None
-        at = at.enter(part)
         options = next((part[word] for word in ("anyOf", "oneOf") if isinstance(part.get(word), list)), None)
         whole = part.get("allOf")
         if "properties" in part or "items" in part:
-            found.append((part, at))  # what else it says can only admit less
+            found.append((part, scope))  # what else it says can only admit less
         elif "$ref" in part:
-            target = at.find(part["$ref"])
-            if target is None:
-                return None
-            waiting.append((target.schema, target.scope, depth + 1))
+            waiting.append((scope.find(part["$ref"]), depth + 1))
         elif options is not None:
-            waiting += [(option, at, depth + 1) for option in reversed(options[:_MAX_OPTIONS])]
+            waiting += [(option, depth + 1) for option in reversed(options[:_MAX_OPTIONS])]
         elif not isinstance(whole, list):
-            found.append((part, at))
+            found.append((part, scope))
         elif len(whole) == 1:
-            waiting.append((whole[0], at, depth + 1))
+            waiting.append((whole[0], depth + 1))
         else:
             return None
     return tuple(found)

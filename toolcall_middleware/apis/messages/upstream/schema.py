@@ -30,26 +30,26 @@ def input_schema(parameters: Any) -> tuple[dict[str, Any], list[str]]:
 
 def can_be_constrained(schema: Any) -> bool:
     """Whether decoding can be constrained to `schema` as it is: no keyword would be refused, and none recurs."""
-    return isinstance(schema, dict) and _Plain().holds(schema, Scope.of(schema), 0)
+    return isinstance(schema, dict) and _Plain(Scope(schema)).holds(schema, 0)
 
 
 class _Plain:
     """One look at one document; each definition is looked at once, where it is first used."""
 
-    def __init__(self) -> None:
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
         self._open: set[int] = set()
         self._done: set[int] = set()
 
-    def holds(self, schema: Any, scope: Scope, depth: int) -> bool:
+    def holds(self, schema: Any, depth: int) -> bool:
         if not isinstance(schema, dict) or depth > _MAX_DEPTH:
             return False
         if "properties" in schema or schema.get("type") == "object":
             if schema.get("additionalProperties") is not False:
                 return False
-        scope = scope.enter(schema)
-        return all(self._keyword(name, value, scope, depth) for name, value in schema.items())
+        return all(self._keyword(name, value, depth) for name, value in schema.items())
 
-    def _keyword(self, name: str, value: Any, scope: Scope, depth: int) -> bool:
+    def _keyword(self, name: str, value: Any, depth: int) -> bool:
         if name == "enum":
             return isinstance(value, list) and not any(isinstance(item, dict | list) for item in value)
         if name in _PLAIN:
@@ -61,26 +61,26 @@ class _Plain:
         if name == "minItems":
             return isinstance(value, int) and value in {0, 1}
         if name == "items":
-            return self.holds(value, scope, depth + 1)
+            return self.holds(value, depth + 1)
         if name in _MAPS:
             inner = value.values() if isinstance(value, dict) else [None]
             # Definitions are looked at where they are used.
-            return name != "properties" or all(self.holds(item, scope, depth + 1) for item in inner)
+            return name != "properties" or all(self.holds(item, depth + 1) for item in inner)
         if name in _LISTS:
-            return isinstance(value, list) and all(self.holds(item, scope, depth + 1) for item in value)
-        return name == "$ref" and self._reference(value, scope, depth)
+            return isinstance(value, list) and all(self.holds(item, depth + 1) for item in value)
+        return name == "$ref" and self._reference(value, depth)
 
-    def _reference(self, value: Any, scope: Scope, depth: int) -> bool:
-        target = scope.find(value)
+    def _reference(self, value: Any, depth: int) -> bool:
+        target = self._scope.find(value)
         if target is None or not value.startswith("#/"):
             return False
         section, *names = tokens_of(value)
-        if section not in _DEFINITIONS or len(names) != 1 or id(target.schema) in self._open:
+        if section not in _DEFINITIONS or len(names) != 1 or id(target) in self._open:
             return False
-        key = id(target.schema)
+        key = id(target)
         if key not in self._done:
             self._open.add(key)
-            if not self.holds(target.schema, target.scope, depth + 1):
+            if not self.holds(target, depth + 1):
                 return False
             self._open.discard(key)
             self._done.add(key)
