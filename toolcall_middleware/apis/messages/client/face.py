@@ -15,8 +15,7 @@ from ....wire import openai
 from ....wire.new_call_id import PREFIX, new_call_id
 from ...face import FaceReply, FaceRequest, StreamedFace
 from ...passage import Passage
-from ..passed import passed_body
-from ..passed_stream import PassedWriter
+from ..passed import PassedWriter, passed_body
 from .errors import JSON, Errors, is_error
 from .models import model_of, models_of
 from .request import Asked, read_request
