@@ -283,10 +283,9 @@ def page_path(name: str) -> Path:
 
 
 def agents() -> str:
-    """A line for each agent whose API this version serves."""
-    served = [name for name, agent in AGENTS.items() if agent.face == "chat" or "faces" in OPTIONS]
+    """A line for each agent."""
     start = "toolcall-middleware launch {} --upstream http://127.0.0.1:8000/v1"
-    return "\n".join(["```sh", *map(start.format, served), start.format("env") + " -- python my_agent.py", "```"])
+    return "\n".join(["```sh", *map(start.format, AGENTS), start.format("env") + " -- python my_agent.py", "```"])
 
 
 PARTS: dict[str, Callable[[], str]] = {"agents": agents, "settings": ten}

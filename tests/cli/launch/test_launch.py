@@ -23,7 +23,6 @@ import toolcall_middleware
 from tests.helpers.fakes import TextBackend, serve, write_calls
 from toolcall_middleware.cli import main
 from toolcall_middleware.cli.launch.agents import AGENTS, Place
-from toolcall_middleware.settings import OPTIONS
 
 MODEL = "Qwen/Qwen3-8B"
 ROOT = Path(toolcall_middleware.__file__).parent.parent
@@ -31,7 +30,7 @@ TOOL: dict[str, Any] = {
     "type": "function",
     "function": {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}},
 }
-CHAT = [name for name, agent in AGENTS.items() if agent.face == "chat"]
+CHAT = [name for name in AGENTS if name not in {"claude", "codex"}]
 
 # Says what it was started with, asks for a call, and leaves with a code of its own.
 AGENT = """
@@ -368,16 +367,6 @@ def test_codex_gets_a_home_of_its_own(tmp_path: Path) -> None:
 
 def test_cline_is_not_to_leave_a_daemon_behind(tmp_path: Path) -> None:
     assert AGENTS["cline"].setup(place(tmp_path)).environment["CLINE_SESSION_BACKEND_MODE"] == "local"
-
-
-@pytest.mark.skipif("faces" in OPTIONS, reason="this version serves those APIs")
-def test_an_agent_whose_api_is_not_served_is_told_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "claude").touch(mode=0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert main(["launch", "claude", "--upstream", "http://127.0.0.1:9/v1"]) == 2
-    assert "speaks another API" in capsys.readouterr().err
 
 
 # --- the sum

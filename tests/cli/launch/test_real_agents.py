@@ -20,7 +20,6 @@ import pytest
 import toolcall_middleware
 from tests.helpers.fakes import MARK, TextBackend, serve, write_calls
 from toolcall_middleware.cli.launch.agents import AGENTS
-from toolcall_middleware.settings import OPTIONS
 
 pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -59,8 +58,6 @@ def test_a_real_agent_reads_a_file_by_a_call_of_a_text_model(name: str, tmp_path
     agent, real = AGENTS[name], REAL[name]
     if shutil.which(agent.program, path=SEARCHED) is None:
         pytest.skip(f"{agent.program} is not on PATH: npm install -g {agent.package}")
-    if agent.face != "chat" and "faces" not in OPTIONS:
-        pytest.skip(f"{name} needs the {agent.face} API, which this version does not serve")
     folder = tmp_path / "work"
     folder.mkdir()
     home = tmp_path / "home"

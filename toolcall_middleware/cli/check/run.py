@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes
@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message
 from ... import __version__
 from ...errors import ToolCallError
 from ...formats import registry
+from ...hosts.http.answer import no_client
 from ...hosts.proxy.props import with_template
 from ...hosts.proxy.upstream.providers import upstream_app
 from ...settings import Settings, hide_login
@@ -81,9 +82,14 @@ def run(options: Options, settings: Settings, *, as_json: bool, folder: Path | N
     # What the proxy would log is in the report.
     logging.getLogger("toolcall_middleware").addHandler(logging.NullHandler())
 
+    async def over() -> Message:
+        return {"type": "lifespan.shutdown"}
+
     async def check() -> Report:
-        async with _lifespan(app):
+        try:
             return await examine(app, url, options, settings, _secrets(settings))
+        finally:  # it closes its connections
+            await app({"type": "lifespan", "asgi": {"version": "3.0"}}, over, no_client)
 
     report = asyncio.run(check())
     if as_json:
@@ -241,31 +247,6 @@ def _may_bring_calls(report: Report) -> bool:
     refused = [one for one in own if one.detail.startswith("refused")]
     dropped = report.verdict(probes.REACH) is Verdict.NO and all(one.verdict is Verdict.NO for one in own)
     return len(refused) < len(own) - 1 and not dropped
-
-
-@contextlib.asynccontextmanager
-async def _lifespan(app: ASGIApp) -> AsyncIterator[None]:
-    """While the block runs `app` is up, so that it closes its connections."""
-    down = asyncio.Event()
-    asked: Iterator[str] = iter(("lifespan.startup", "lifespan.shutdown"))
-
-    async def receive() -> Message:
-        kind = next(asked)
-        if kind == "lifespan.shutdown":
-            await down.wait()
-        return {"type": kind}
-
-    async def send(message: Message) -> None:
-        pass
-
-    living: asyncio.Future[None] = asyncio.ensure_future(
-        app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
-    )
-    try:
-        yield
-    finally:
-        down.set()
-        await living
 
 
 @contextlib.contextmanager

@@ -59,8 +59,6 @@ class Agent:
     program: str
     package: str
     """Its name for `npm install -g`."""
-    face: str
-    """The API that it speaks: one of the setting `faces`."""
     setup: Callable[[Place], Setup]
 
 
@@ -193,10 +191,10 @@ def _toml(text: str) -> str:
 
 
 AGENTS: Mapping[str, Agent] = {
-    "claude": Agent("claude", "@anthropic-ai/claude-code", "messages", _claude),
-    "codex": Agent("codex", "@openai/codex", "responses", _codex),
-    "opencode": Agent("opencode", "opencode-ai", "chat", _opencode),
-    "qwen": Agent("qwen", "@qwen-code/qwen-code", "chat", _qwen),
-    "continue": Agent("cn", "@continuedev/cli", "chat", _continue),
-    "cline": Agent("cline", "cline", "chat", _cline),
+    "claude": Agent("claude", "@anthropic-ai/claude-code", _claude),
+    "codex": Agent("codex", "@openai/codex", _codex),
+    "opencode": Agent("opencode", "opencode-ai", _opencode),
+    "qwen": Agent("qwen", "@qwen-code/qwen-code", _qwen),
+    "continue": Agent("cn", "@continuedev/cli", _continue),
+    "cline": Agent("cline", "cline", _cline),
 }

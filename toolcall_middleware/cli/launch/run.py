@@ -15,15 +15,14 @@ from pathlib import Path
 from ... import create_proxy
 from ...errors import SettingsError
 from ...formats import registry
-from ...settings import ENV_PREFIX, OPTIONS, Settings
+from ...settings import ENV_PREFIX, Settings
 from ...settings.settings import meant
 from .._probe import Backend, describe, look
 from .._serving import serving
 from ..command import PROG, UsageError, given_settings, many, to_environment, upstream_of
 from . import terminal
-from .agents import AGENTS, Agent, Place, Setup, variables
-from .counts import Counts
-from .notes import noting
+from .agents import AGENTS, Place, Setup, variables
+from .tally import Tally
 
 _NOT_INSTALLED = 127
 _CANNOT_RUN = 126
@@ -44,8 +43,6 @@ def run(args: argparse.Namespace) -> int:
         if program is None:
             _say(f"{args.agent} is not installed ({agent.program} is not on PATH): npm install -g {agent.package}")
             return _NOT_INSTALLED
-        if agent.face != "chat" and "faces" not in OPTIONS:
-            raise UsageError(f"{args.agent} speaks another API than chat completions, which this version does not.")
     values = given_settings(args)
     settings = Settings.from_env(**values)
     if settings.upstreams_file is not None:
@@ -57,18 +54,25 @@ def run(args: argparse.Namespace) -> int:
     registry.of_settings(Settings.from_env(**values))
     mine = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
     to_environment(values)
-    counts = Counts(create_proxy())
-    with noting() as notes, tempfile.TemporaryDirectory(prefix="toolcall-launch-") as folder, serving(counts) as root:
+    tally = Tally(create_proxy())
+    with (
+        tally.logging(),
+        tempfile.TemporaryDirectory(prefix="toolcall-launch-") as folder,
+        serving(tally) as root,
+    ):
         place = Place(root, key, model, backend.context_of(model), Path(folder))
         shown = describe(upstream_of(settings), settings.upstream_api, backend if backend.models else None)
         _say(f"{args.agent} -> {root} -> {shown}; model {model}")
-        code = _start(agent, program, place, mine, args.rest)
-    calls = None if settings.mode == "off" else notes.calls
-    for line in (*counts.lines(calls, notes.outcomes), *notes.lines):
+        if agent is None:
+            code = _env(place, mine, args.rest)
+        else:
+            setup = agent.setup(place)
+            code = _run([str(program), *setup.arguments, *args.rest], _environment(setup, mine))
+    for line in tally.lines(calls_are_read=settings.mode != "off"):
         _say(line)
-    if counts.answers and calls is not None and not calls:
+    if settings.mode != "off" and tally.answers and not tally.calls:
         asked = f"{PROG} check --upstream {upstream_of(settings) or settings.upstream_api} --model {model}"
-        _say(f"{model} called no tool in {many(counts.answers, 'answer')}. To see what it can do: {asked}")
+        _say(f"{model} called no tool in {many(tally.answers, 'answer')}. To see what it can do: {asked}")
     return code
 
 
@@ -109,17 +113,10 @@ def _own_settings(settings: Settings, backend: Backend, model: str, key: str) ->
     if not settings.by_hand("mode") and settings.upstream_api == "openai":
         own["mode"] = "auto"
     # Agents ask small things of models of their maker's, whatever they are told; what the backend has is itself.
-    if "model_aliases" in OPTIONS and not settings.by_hand("model_aliases"):
+    if not settings.by_hand("model_aliases"):
         plain = [name for name in backend.models[:_MOST_ALIASES] if not set(name) & _PATTERN]
         own["model_aliases"] = ",".join([*(f"{name}={name}" for name in plain), f"*={model}"])
     return own
-
-
-def _start(agent: Agent | None, program: str | None, place: Place, mine: Mapping[str, str], rest: list[str]) -> int:
-    if agent is None:
-        return _env(place, mine, rest)
-    setup = agent.setup(place)
-    return _run([str(program), *setup.arguments, *rest], _environment(setup, mine))
 
 
 def _environment(setup: Setup, mine: Mapping[str, str]) -> dict[str, str]:

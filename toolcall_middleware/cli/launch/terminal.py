@@ -19,7 +19,16 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
     Raises OSError where it cannot be started.
     """
-    with _handling() as agent:
+    agent: list[subprocess.Popen[bytes]] = []
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        """Nothing: the agent gets it by itself. A handler, not SIG_IGN: the agent would inherit that."""
+
+    def hand_on(number: int, _frame: FrameType | None) -> None:
+        for process in agent:
+            process.send_signal(number)
+
+    with _handled(dict.fromkeys(_FROM_THE_TERMINAL, leave) | dict.fromkeys(_HANDED_ON, hand_on)):
         process = subprocess.Popen(list(command), env=dict(environment))  # noqa: S603 - the user's own agent
         agent.append(process)
         code = process.wait()
@@ -49,22 +58,6 @@ def wait(ready: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         pass
     return 0
-
-
-@contextlib.contextmanager
-def _handling() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """While the block runs, signals are the agent's. A handler, not SIG_IGN: the agent would inherit that."""
-    agent: list[subprocess.Popen[bytes]] = []
-
-    def leave(_number: int, _frame: FrameType | None) -> None:
-        """Nothing: the agent gets it by itself."""
-
-    def hand_on(number: int, _frame: FrameType | None) -> None:
-        for process in agent:
-            process.send_signal(number)
-
-    with _handled(dict.fromkeys(_FROM_THE_TERMINAL, leave) | dict.fromkeys(_HANDED_ON, hand_on)):
-        yield agent
 
 
 @contextlib.contextmanager

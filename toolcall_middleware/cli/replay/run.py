@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ...errors import ToolCallError
@@ -16,12 +16,13 @@ from ...formats import near_misses, registry
 from ...formats.base import ParserOptions
 from ...model import ToolSet
 from ...observe.traces import is_trace
-from ...parsing.events import CallArgs, CallEnd, CallStart, Event, Reasoning, Stop, Text
+from ...parsing.events import Event, Reasoning, Text
 from ...request.parse import ChatRequest, read_request
+from ...response.choice import CUT
 from ...response.native_calls import NativeCalls
 from ...response.reasoning import OpenThought
 from ...settings import Settings
-from ...text_spans import TextSpans
+from ...text_spans import TextSpans, WrittenCall
 from ...wire import openai
 from ...wire.chat_answer import ChatAnswer
 from ..command import UsageError, read_file, safe, template_of
@@ -51,18 +52,18 @@ class Captured:
 
 @dataclass(slots=True)
 class Read:
-    """One choice as the client would get it. Spans are character offsets into the captured text, end exclusive."""
+    """One choice as the client would get it. Places are characters of the captured text, end exclusive."""
 
     index: int
-    content: str = ""
-    reasoning: str = ""
-    calls: list[dict[str, Any]] = field(default_factory=list)
+    content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[dict[str, Any]] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
     near_misses: list[dict[str, Any]] = field(default_factory=list)
     """Places in the text that look like a call but are not read as one, each with the reason."""
     finish_reason: str | None = None
-    stopped_at: int | None = None
     error: str | None = None
+    stopped_at: int | None = None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     captured = capture(data)
     read = [replay(choice, index, args.format, tools, template) for index, choice in sorted(captured.items())]
     if args.json:
-        print(json.dumps([_as_json(one) for one in read], indent=2))
+        print(json.dumps([asdict(one) for one in read], indent=2))
     else:
         for one in read:
             _print(one, captured[one.index], alone=len(read) == 1)
@@ -128,72 +129,68 @@ def replay(
     thought = OpenThought(lambda: fmt.parser(tools, replace(options, parse_reasoning=True)))
     if captured.reasoning:
         thought.feed(captured.reasoning)
-    cut = captured.finish_reason in {"length", "content_filter"}
-    read = Read(index, reasoning=captured.reasoning, finish_reason=captured.finish_reason, error=captured.error)
-    spans = TextSpans(captured.text, () if tools is None else list(tools.by_name))
-    at = 0
-    for position, char in enumerate(captured.text, 1):
+    cut = captured.finish_reason in CUT
+    text, names = captured.text, () if tools is None else list(tools.by_name)
+    spans = TextSpans(text, names)
+    said: list[Event] = []
+    for position, char in enumerate(text, 1):
         events = parser.feed(char)
         thought.follow(events)
-        spans.take(events, 0)
-        at = _apply(read, events, captured.text, at, position)
+        spans.take(events, position)
+        said += events
     last = parser.finish(cut=cut)
-    spans.take(last, 0)
-    if read.calls and last and isinstance(last[-1], Text) and last[-1].text.isspace():
-        last.pop()  # white space behind a call is none of the answer's text
+    spans.take(last, len(text))
+    if spans.written and last and isinstance(last[-1], Text) and last[-1].text.isspace():
+        last.pop()  # white space after a call is none of the answer's text
     thought.follow(last)
-    _apply(read, last, captured.text, at, len(captured.text))
+    said += last
     if captured.native:
         thought.close()
-    _apply(read, thought.finish(cut=cut), captured.text, 0, len(captured.text))
-    native = NativeCalls(tools or ToolSet())
-    for calls in captured.native:
-        _apply(read, native.feed(calls), "", 0, 0)
-    _apply(read, native.finish(cut=cut), "", 0, 0)
-    calls = [(call["begin"], call["end"]) for call in read.calls if "begin" in call]
-    calls += [(one["start"], one["end"]) for one in spans.unknown]
-    found = near_misses.places(captured.text, spans.thoughts, tools=tools, syntax=fmt, calls=calls)
+    thoughts = TextSpans(text, names)  # calls of a thought in which the answer ends
+    thoughts.take(thought.finish(cut=cut), len(text))
+    native, own = NativeCalls(tools or ToolSet()), TextSpans("", names)
+    events = [event for calls in captured.native for event in native.feed(calls)]
+    events += native.finish(cut=cut)
+    own.take(events, 0)
+    said += events
+
+    read = Read(index, finish_reason=captured.finish_reason, error=captured.error)
+    in_thoughts = [event.text for event in said if isinstance(event, Reasoning) and event.channel]
+    read.reasoning = captured.reasoning + "".join(in_thoughts) or None
+    read.content = "".join(
+        event.text for event in said if isinstance(event, Text) or (isinstance(event, Reasoning) and not event.channel)
+    ) or None  # fmt: skip
+    for laid in (spans, thoughts, own):
+        for call in laid.written:
+            _call(read, call, laid)
+    found = near_misses.places(
+        text,
+        spans.thoughts,
+        tools=tools,
+        syntax=fmt,
+        calls=[(call["begin"], call["end"]) for call in read.tool_calls if "begin" in call]
+        + [(one["start"], one["end"]) for one in spans.unknown],
+    )
     told = [(one["start"], one["why"]) for one in spans.unknown] + [(place.start, place.why) for place in found]
     read.near_misses = [{"at": at, "what": why} for at, why in sorted(told)]
-    if read.calls and not cut and read.error is None:
+    read.stopped_at = None if spans.stop is None else text.find(spans.stop)
+    if read.tool_calls and not cut and read.error is None:
         read.finish_reason = "tool_calls"
     return read
 
 
-def _apply(read: Read, events: list[Event], text: str, at: int, position: int) -> int:
-    """Take up events; returns where the text behind them goes on."""
-    for event in events:
-        match event:
-            case Text(piece):
-                read.content += piece
-                found = text.find(piece, at)
-                at = found + len(piece) if found >= 0 else at
-            case Reasoning(piece, markup, channel):
-                if markup and not channel:
-                    read.content += piece
-                elif channel:
-                    read.reasoning += piece
-                else:
-                    read.content += piece
-            case CallStart(name, call_id):
-                read.calls.append({"name": name, "arguments": "", "id": call_id, "named_at": position})
-            case CallArgs(piece):
-                read.calls[-1]["arguments"] += piece
-            case CallEnd(complete, repaired, written):
-                call = read.calls[-1]
-                raw = written.strip()  # the white space between calls is none of them
-                begin = text.find(raw, at) if raw else -1
-                if begin >= 0:
-                    call["begin"], call["end"] = begin, begin + len(raw)
-                    at = begin + len(raw)
-                call["complete"], call["repaired"] = complete, repaired
-                if not complete:
-                    read.faults.append({"at": position, "what": f"the call of {call['name']} is cut off"})
-                elif repaired:
-                    read.faults.append({"at": begin, "what": f"the arguments of {call['name']} were repaired"})
-            case Stop(marker):
-                read.stopped_at = text.find(marker, at)
-    return at
+def _call(read: Read, call: WrittenCall, laid: TextSpans) -> None:
+    """A call, with what is wrong with it."""
+    made = {"name": call.name, "arguments": call.arguments, "id": call.id, "named_at": call.row}
+    at = call.row
+    if call.span is not None:
+        span = laid.spans[call.span]
+        made["begin"], made["end"] = at, _ = span["start"], span["end"]
+    read.tool_calls.append({**made, "complete": call.complete, "repaired": call.repaired})
+    if not call.complete:
+        read.faults.append({"at": at, "what": f"the call of {call.name} is cut off"})
+    elif call.repaired:
+        read.faults.append({"at": at, "what": f"the arguments of {call.name} were repaired"})
 
 
 def _tools(name: str) -> ToolSet:
@@ -216,27 +213,13 @@ def _tools(name: str) -> ToolSet:
     return request.tools
 
 
-def _as_json(read: Read) -> dict[str, Any]:
-    return {
-        "index": read.index,
-        "content": read.content or None,
-        "reasoning": read.reasoning or None,
-        "tool_calls": read.calls,
-        "finish_reason": read.finish_reason,
-        "faults": read.faults,
-        "near_misses": read.near_misses,
-        "error": read.error,
-        "stopped_at": read.stopped_at,
-    }
-
-
 def _print(read: Read, captured: Captured, *, alone: bool) -> None:
     if not alone:
         print(f"== choice {read.index}")
     if read.reasoning:
         print(f"reasoning: {safe(read.reasoning)}")
-    print(f"content: {safe(read.content) or '(none)'}")
-    for number, call in enumerate(read.calls):
+    print(f"content: {safe(read.content or '') or '(none)'}")
+    for number, call in enumerate(read.tool_calls):
         where = f" at {call['begin']}-{call['end']}" if "begin" in call else ""
         print(safe(f"call {number}{where}: {call['name']} {call['arguments']}"))
     for mark, places in (("!", read.faults), ("no call:", read.near_misses)):
@@ -249,5 +232,5 @@ def _print(read: Read, captured: Captured, *, alone: bool) -> None:
     if read.error is not None:
         print(f"! error: {safe(read.error)}")
         return
-    reason = str(read.finish_reason or ("tool_calls" if read.calls else "stop"))
+    reason = str(read.finish_reason or ("tool_calls" if read.tool_calls else "stop"))
     print(f"finish_reason: {safe(reason)}")
