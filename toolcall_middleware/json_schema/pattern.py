@@ -44,6 +44,26 @@ def _plain(match: re.Match[str]) -> str:
     return "(?" if match["behind"] else match[0]  # Python wants look-behind of a fixed width
 
 
+_PLAIN = re.compile(
+    r"""(?: [\w ,:;/@#%&=<>!~-] | \\[dw.+*?()\[\]{}|/-] | \((?!\?) | [)|*+?] | \{[0-9]{1,4}(?:,[0-9]{0,4})?\}
+    | \[(?: [a-z]-[a-z] | [A-Z]-[A-Z] | [0-9]-[0-9] | [\w ,:;/.@#%&=] | \\[dw.-] )+-?\] )+""",
+    re.ASCII | re.VERBOSE,
+)
+"""Regular expressions that Rust, Python and JavaScript read alike, and that match no character that JSON escapes."""
+
+
+def text_pattern(grammar: str) -> str | None:
+    """A regular expression for a whole text as a `pattern` of JSON Schema; None where its meaning is not certain.
+
+    Engines write what a pattern matches into a JSON string as it is, without escapes (xgrammar 0.2, llama.cpp).
+    """
+    inner = grammar.removeprefix("^").removesuffix("$")
+    if len(grammar) > 1024 or _PLAIN.fullmatch(inner) is None or (inner != grammar and "|" in inner):
+        return None  # an anchor may belong to one branch alone
+    pattern = f"^({inner})$"
+    return None if pattern_fault(pattern)[0] else pattern
+
+
 _VERDICTS: LRUCache[str, tuple[str | None, int]] = LRUCache(max_size=1 << 19)  # by characters
 
 

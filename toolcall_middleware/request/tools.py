@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..errors import ToolCallError, kind, shown
+from ..json_schema.pattern import text_pattern
 from ..json_schema.validate_schema import MAX_VALUES, SchemaChecker, SchemaFault
 from ..lru_cache import LRUCache
 from ..model import LOADED_FIELD, Tool, ToolSet
@@ -211,7 +212,12 @@ class _Reader:
         name = self._name(inner, param)
         description = self._description(inner, name, param)
         self.custom.add(name)
-        text = {"type": "string", "description": _custom_input(inner.get("format"), f"{param}.format")}
+        form = inner.get("format")
+        text = {"type": "string", "description": _custom_input(form, f"{param}.format")}
+        match form:
+            case {"grammar": {"definition": str(definition), "syntax": "regex"}}:
+                if (pattern := text_pattern(definition)) and self._schemas.check_pattern(pattern) is None:
+                    text["pattern"] = pattern
         return Tool(name, description, {"type": "object", "properties": {"input": text}, "required": ["input"]})
 
     def _name(self, inner: dict[str, Any], param: str) -> str:

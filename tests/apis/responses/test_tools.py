@@ -56,7 +56,12 @@ def test_a_custom_tool_is_a_function_of_one_text() -> None:
     function = chat_of(tools=[PATCH])["tools"][0]["function"]
     assert function["description"] == "Edits files."
     assert function["parameters"]["required"] == ["input"]
-    assert "lark grammar:\nstart: LINE+" in function["parameters"]["properties"]["input"]["description"]
+    text = function["parameters"]["properties"]["input"]
+    assert "lark grammar:\nstart: LINE+" in text["description"]
+    assert "pattern" not in text
+    plain = {**PATCH, "format": {"type": "grammar", "syntax": "regex", "definition": "[A-Z]{2}-[0-9]+"}}
+    text = chat_of(tools=[plain])["tools"][0]["function"]["parameters"]["properties"]["input"]
+    assert text["pattern"] == "^([A-Z]{2}-[0-9]+)$"
 
 
 @pytest.mark.parametrize(

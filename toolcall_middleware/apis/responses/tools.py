@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import ToolCallError, shown
+from ...json_schema.pattern import text_pattern
 from ...model import DEFERRED_FIELD, LOADED_FIELD
 from ...wire.json_reader import Reader
 from .freeform import FIELD
@@ -168,13 +169,18 @@ def _is_local(environment: Any) -> bool:
 
 
 def _custom(tool: Reader) -> dict[str, Any]:
-    """A function of one string, which is the tool's free text. Its grammar is in the string's description."""
+    """A function of one string, which is the tool's free text. Its grammar is in the string's description, and its
+    pattern where it is a plain regular expression.
+    """
+    text: dict[str, Any] = {"type": "string"}
     described = tool.text("description")
     match tool.value("format"):
         case None | {"type": "text"}:
             told = "The input of the tool, as plain text."
         case {"type": "grammar", "definition": str(definition), "syntax": ("lark" | "regex") as syntax}:
             told = f"The input of the tool, as text that fits this {syntax} grammar:\n{definition}"
+            if syntax == "regex" and (pattern := text_pattern(definition)):
+                text["pattern"] = pattern
         case _:
             message = "A custom tool's format must be {'type': 'text'} or a grammar with its definition and syntax."
             raise tool.error("format", message)
@@ -183,7 +189,7 @@ def _custom(tool: Reader) -> dict[str, Any]:
         function["description"] = kept
     function["parameters"] = {
         "type": "object",
-        "properties": {FIELD: {"type": "string", "description": told}},
+        "properties": {FIELD: {**text, "description": told}},
         "required": [FIELD],
         "additionalProperties": False,
     }
