@@ -110,4 +110,4 @@ class ResponsesFace(_Fed, responses.ResponsesFace):
     pass
 
 
-model_reply, models_reply = messages.model_reply, messages.models_reply
+models_reply = messages.models_reply

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from toolcall_middleware.apis.messages.client import system
+from toolcall_middleware.apis.messages.client import request as messages_request
 from toolcall_middleware.apis.messages.client.face import MessagesFace
 from toolcall_middleware.cli.demo import local
 from toolcall_middleware.exchange import Ask, Exchange, Request
@@ -91,7 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
     if (absent := local.missing()) is not None or weights is None:
         print(absent)
         return 2
-    known = system._KNOWN_LINES
+    known = messages_request._KNOWN_LINES
     for name, lines, inline, tools, budget in (
         ("as it is", known, True, _TOOLS, None),
         ("loaded tools in front", known, False, _TOOLS, None),
@@ -100,7 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
         (f"... with tools_budget={_BUDGET}", known, True, _MANY, _BUDGET),
     ):
         # A server each: it keeps what it has computed.
-        system._KNOWN_LINES = lines
+        messages_request._KNOWN_LINES = lines
         with local.llama_server(weights, cache_prompt=True) as url:
             prompts, reused = measure(url, turns, inline=inline, tools=tools, budget=budget)
         print(

@@ -7,9 +7,10 @@ is open (a backend with calls of its own writes text between two pieces of one);
 from __future__ import annotations
 
 import enum
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..answer.operations import Arguments, CallClosed, CallOpened, Content, Image, ReasoningText, Refusal, Signed, Step
+from ..wire import openai
 
 
 class Kind(enum.Enum):
@@ -119,3 +120,39 @@ class Serial:
         if self.kind is not None:
             self._sink.close(complete=complete if self.kind is not Kind.CALL else self._complete)
             self.kind = None
+
+
+# -- the token counts of a chat completion -----------------------------------------------------------------------------
+
+
+class Tokens(NamedTuple):
+    """prompt, written: None where the backend does not count them. cached, thought: parts of these."""
+
+    prompt: int | None
+    written: int | None
+    cached: int
+    thought: int
+    total: int
+
+
+def tokens_of(usage: Any) -> Tokens:
+    """The counts in a usage object; none where it is no object."""
+    numbers = usage if isinstance(usage, dict) else {}
+    prompt, written = _count(numbers.get("prompt_tokens")), openai.output_tokens(numbers)
+    written = _count(numbers.get("completion_tokens")) if written is None else written
+    return Tokens(
+        prompt,
+        written,
+        _detail(numbers, "prompt_tokens_details", "cached_tokens"),
+        _detail(numbers, "completion_tokens_details", "reasoning_tokens"),
+        _count(numbers.get("total_tokens")) or (prompt or 0) + (written or 0),
+    )
+
+
+def _detail(numbers: dict[str, Any], group: str, name: str) -> int:
+    details = numbers.get(group)
+    return (_count(details.get(name)) or 0) if isinstance(details, dict) else 0
+
+
+def _count(value: Any) -> int | None:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from anthropic.types import MessageTokensCount, ModelInfo
 
-from toolcall_middleware.apis.messages.client.face import model_reply, models_reply
+from toolcall_middleware.apis.messages.client.face import models_reply
 
 from .chat import asked, call, chunk, end, whole
 from .received import Received, error_of, read_stream, read_whole
@@ -171,28 +171,10 @@ def test_models_are_listed_as_the_sdk_has_them() -> None:
     assert (page["has_more"], page["first_id"], page["last_id"]) == (False, "a", "e")
 
 
-@pytest.mark.parametrize(
-    ("query", "names", "more"),
-    [
-        ({"limit": 2}, "ab", True),
-        ({"limit": 2, "after_id": "b"}, "cd", True),
-        ({"limit": 2, "after_id": "c"}, "de", False),
-        ({"limit": 2, "before_id": "d"}, "bc", True),
-        ({"before_id": "c"}, "ab", False),
-        ({"after_id": "unknown"}, "abcde", False),
-        ({"after_id": "e"}, "", False),
-    ],
-)
-def test_pages_of_models(query: dict[str, Any], names: str, more: bool) -> None:
-    page = json.loads(models_reply(LIST, **query).body)
-    assert [entry["id"] for entry in page["data"]] == list(names)
-    assert page["has_more"] is more
-
-
 def test_one_model() -> None:
-    assert ModelInfo.model_validate_json(model_reply(LIST, "c").body).id == "c"
-    assert ModelInfo.model_validate_json(model_reply(b'{"id": "c"}', "c").body).created_at.year == 1970
-    reply = model_reply(LIST, "x")
+    assert ModelInfo.model_validate_json(models_reply(LIST, "c").body).id == "c"
+    assert ModelInfo.model_validate_json(models_reply(b'{"id": "c"}', "c").body).created_at.year == 1970
+    reply = models_reply(LIST, "x")
     assert reply.status == 404
     assert error_of(reply.body)["type"] == "not_found_error"
 
@@ -200,7 +182,3 @@ def test_one_model() -> None:
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"data": 1}'])
 def test_what_is_no_list_of_models_is_an_error(data: bytes) -> None:
     assert models_reply(data).status == 502
-
-
-def test_a_page_of_no_size_is_refused() -> None:
-    assert models_reply(LIST, limit=0).status == 400

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcall_middleware.apis.messages.lone_surrogates import WholePairs
+from toolcall_middleware.apis.messages.client.writer import WholePairs
 
 
 def read(*pieces: str) -> str:

@@ -11,8 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.apis.fed import MessagesFace
-from toolcall_middleware.apis.messages.client.tools import read_tools
-from toolcall_middleware.apis.messages.client.typed_tools import typed_tool
+from toolcall_middleware.apis.messages.client.tools import read_tools, typed_tool
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.wire.json_reader import ANTHROPIC, Reader
 

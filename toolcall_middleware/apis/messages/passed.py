@@ -19,10 +19,9 @@ from ...answer.operations import Arguments, CallClosed, CallOpened, Content, Fin
 from ...errors import ToolCallError
 from ...wire import openai
 from ..passage import Passage
-from .client.errors import Errors
+from .client.messages import MARK
 from .client.request import Asked
-from .client.thinking import MARK
-from .client.writer import PING, MessageWriter, as_input, event, usage_of
+from .client.writer import PING, Errors, MessageWriter, as_input, event, usage_of
 
 _REASONS = {"length": "max_tokens", "content_filter": "refusal"}
 _DELTAS = {"text": ("text_delta", "text"), "tool_use": ("input_json_delta", "partial_json")}
@@ -109,8 +108,8 @@ class _Call:
 class _Emitted:
     """What the exchange has emitted of an answer. reason: why it ended; None before. sent: how many calls are sent.
 
-    calls: those that are not sent. changed: text is sent as the exchange emits it, instead of the upstream's; so it is
-    from the first call on that is refused.
+    calls: those that are not sent. changed: text is sent as the exchange emits it, instead of the upstream's. A refused
+    call sets it.
     """
 
     def __init__(self, *, changed: bool) -> None:

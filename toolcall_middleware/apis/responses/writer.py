@@ -32,8 +32,7 @@ from ...answer.operations import (
 from ...errors import ToolCallError
 from ...wire.new_call_id import new_call_id
 from ..serial import Kind as Block
-from ..serial import Serial
-from ..usage import tokens_of
+from ..serial import Serial, tokens_of
 from .errors import failed_code
 from .fields import whole_text
 from .freeform import FreeformInput

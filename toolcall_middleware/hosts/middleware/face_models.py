@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl
-
 from starlette.types import Scope, Send
 
 from ...apis.face import FaceReply
-from ...apis.messages.client.face import MessagesFace, model_reply, models_reply
-from ...errors import ToolCallError
+from ...apis.messages.client.face import MessagesFace, models_reply
 from ...wire import openai
 from ..http.answer import Answer
-from ..http.errors import log_refusal
 from ..http.headers import ENTITY_HEADERS, without
 from ..http.offload import offloaded
 from .faces import model_asked
 
 _LIMIT = 16 << 20
 _NOT_ASKED = frozenset({b"accept-encoding", b"if-none-match", b"if-modified-since", b"range", b"anthropic-version"})
-_MOST_DIGITS = 9
 
 
 class ModelsAnswer(Answer):
@@ -54,17 +49,4 @@ class ModelsAnswer(Answer):
         fields = openai.read_object(data)
         if status != 200 or fields is None or ("id" if name else "data") not in fields:
             return None
-        if name:
-            return model_reply(data, name)
-        query = dict(parse_qsl(self._scope.get("query_string", b"").decode("latin-1")))
-        limit = query.get("limit")
-        if limit is not None and not (limit.isascii() and limit.isdigit() and len(limit) <= _MOST_DIGITS):
-            wrong = ToolCallError("invalid_request", "Input should be a valid integer", param="limit")
-            log_refusal(wrong)
-            return MessagesFace().error(wrong)
-        return models_reply(
-            data,
-            limit=None if limit is None else int(limit),
-            after_id=query.get("after_id"),
-            before_id=query.get("before_id"),
-        )
+        return models_reply(data, name or "")

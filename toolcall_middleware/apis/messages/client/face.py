@@ -8,6 +8,8 @@ face.whole(status, headers, data)           # or face.error(error), or feed … 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
 
 from ....errors import ToolCallError
 from ....model import DEFERRED_FIELD
@@ -16,13 +18,12 @@ from ....wire.new_call_id import PREFIX, new_call_id
 from ...face import FaceReply, FaceRequest, StreamedFace
 from ...passage import Passage
 from ..passed import PassedWriter, passed_body
-from .errors import JSON, Errors, is_error
-from .models import model_of, models_of
 from .request import Asked, read_request
-from .writer import MessageWriter
+from .writer import JSON, Errors, MessageWriter, is_error
 
 _PATH = "/v1/messages"
 _COUNT = "/v1/messages/count_tokens"
+_LATEST = 253_402_300_799  # the last second that a date can have
 
 
 class MessagesFace(StreamedFace):
@@ -125,26 +126,45 @@ class MessagesFace(StreamedFace):
         return b"request-id", self.request_id.encode()
 
 
-def models_reply(
-    data: bytes, *, limit: int | None = None, after_id: str | None = None, before_id: str | None = None
-) -> FaceReply:
-    """`GET /v1/models` for a client that speaks Messages. data: the body of OpenAI's list."""
+def models_reply(data: bytes, name: str = "") -> FaceReply:
+    """`GET /v1/models`, or `/v1/models/{name}`, for a client that speaks Messages: all models are one page.
+
+    data: the body of OpenAI's list, or its entry of that model.
+    """
     face = MessagesFace()
-    try:
-        body = openai.encode(models_of(data, limit=limit, after_id=after_id, before_id=before_id))
-    except ToolCallError as error:
-        return face.error(error)
+    value = openai.read_value(data)
+    listed = value.get("data", [value] if name else None) if isinstance(value, dict) else None
+    entries = listed if isinstance(listed, list) else []
+    models = [_model(entry) for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+    if name:
+        found = next((model for model in models if model["id"] == name), None)
+        if found is None:
+            return face.error(ToolCallError("model_not_found", f"model: {name[:200]}"))
+        body = openai.encode(found)
+    elif not isinstance(listed, list):
+        return face.error(ToolCallError("upstream_error", "The answer is no list of models."))
+    else:
+        first, last = (models[at]["id"] if models else None for at in (0, -1))
+        body = openai.encode({"data": models, "has_more": False, "first_id": first, "last_id": last})
     return FaceReply(status=200, body=body, headers=(JSON, (b"request-id", face.request_id.encode())))
 
 
-def model_reply(data: bytes, name: str) -> FaceReply:
-    """`GET /v1/models/{name}` likewise. data: OpenAI's list, or its entry of that model."""
-    face = MessagesFace()
-    try:
-        body = openai.encode(model_of(data, name))
-    except ToolCallError as error:
-        return face.error(error)
-    return FaceReply(status=200, body=body, headers=(JSON, (b"request-id", face.request_id.encode())))
+def _model(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry of OpenAI's list in Anthropic's words."""
+    created = entry.get("created")
+    seconds = created if isinstance(created, int) and 0 <= created <= _LATEST else 0
+    model = {
+        "type": "model",
+        "id": entry["id"],
+        "display_name": entry["id"],
+        "created_at": datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lifecycle": "active",
+    }
+    # vLLM tells how long a prompt may be; Anthropic's field for it has another name.
+    length = entry.get("max_model_len")
+    if isinstance(length, int) and not isinstance(length, bool) and length > 0:
+        model["max_input_tokens"] = length
+    return model
 
 
 def _new_id(prefix: str) -> str:

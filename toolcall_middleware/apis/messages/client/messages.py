@@ -6,23 +6,117 @@ what else it says: a backend that takes tools wants them right behind the calls.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import itertools
 import logging
 from dataclasses import dataclass, field
 from typing import Any
 
 from ....errors import ToolCallError, refusal, shown
+from ....wire import openai
 from ....wire.json_input import written_arguments
 from ....wire.json_reader import ANTHROPIC, Reader
 from ....wire.letting_go import let_go
 from ...deferred_tools import definitions, named_in
 from . import tools as client_tools
-from .content import Content, Part, content_blocks, joined, parts_of, text_part, unknown
-from .server_results import readable
-from .thinking import read_block
 from .tools import Declared, Toolbox
 
 _log = logging.getLogger("toolcall_middleware")
+
+
+# -- content blocks that a user, a tool result or a system message holds, as parts of a chat message -------------------
+
+
+Part = dict[str, Any]
+Content = str | list[Part]
+
+
+def content_blocks(holder: Reader) -> list[Reader]:
+    """The blocks of `content`; a string is one text block, absent content none."""
+    if holder.begins("content", b'"'):
+        text = {"type": openai.raw("text"), "text": holder.fields["content"]}
+        return [Reader(text, ANTHROPIC, holder.where("content"))]
+    return holder.items("content", "blocks")
+
+
+def joined(parts: list[Part], between: str) -> Content:
+    """Parts as content: one text where they are all text, else the list of them."""
+    if all(part["type"] == "text" for part in parts):
+        return between.join(part["text"] for part in parts if part["text"])
+    return [part for part in parts if part["type"] != "text" or part["text"]]
+
+
+def text_part(text: str) -> Part:
+    """A part that is text."""
+    return {"type": "text", "text": text}
+
+
+def parts_of(block: Reader) -> list[Part]:
+    """The parts that a block of text, image, document or search result is. Raises ToolCallError for any other."""
+    match block.required("type"):
+        case "text":
+            return [text_part(block.required("text"))]
+        case "image":
+            return [{"type": "image_url", "image_url": {"url": _image(_source(block))}}]
+        case "document":
+            return _document(block)
+        case "search_result":
+            texts = [one.required("text") for one in content_blocks(block)]
+            lines = [block.text("title"), block.text("source"), *texts]
+            return [text_part("\n".join(line for line in lines if line))]
+    raise unknown(block)
+
+
+def unknown(block: Reader) -> Exception:
+    """The error for a block whose kind cannot be read where it is."""
+    return block.error("type", f"A block of type {shown(block.value('type'))} cannot be given to the model here")
+
+
+def _source(block: Reader) -> Reader:
+    source = block.inner("source")
+    if source is None:
+        raise block.error("source", ANTHROPIC["missing"])
+    return source
+
+
+def _data_url(source: Reader) -> str:
+    return f"data:{source.filled('media_type')};base64,{source.required('data')}"
+
+
+def _image(source: Reader) -> str:
+    match source.required("type"):
+        case "base64":
+            return _data_url(source)
+        case "url":
+            return source.filled("url")
+    raise _not_here(source)
+
+
+def _document(block: Reader) -> list[Part]:
+    """A document: its text under its title, or a file for a backend that reads such."""
+    source, title = _source(block), block.text("title")
+    head = "\n".join(text for text in (title, block.text("context")) if text)
+    match source.required("type"):
+        case "text":
+            found = [text_part(source.required("data"))]
+        case "content":
+            found = [part for inner in content_blocks(source) for part in parts_of(inner)]
+        case "base64":
+            file = {"filename": title or "document.pdf", "file_data": _data_url(source)}
+            found = [{"type": "file", "file": file}]
+        case "url":
+            # No chat backend fetches documents: the model reads where it is.
+            found = [text_part(f"(a document at {source.filled('url')})")]
+        case _:
+            raise _not_here(source)
+    return [text_part(head), *found] if head else found
+
+
+def _not_here(source: Reader) -> Exception:
+    kind = shown(source.value("type"))
+    return source.error("type", f"A source of type {kind} cannot be read here; send the content itself, as base64")
+
 
 _ROLES = ("user", "assistant", "system")
 _BLANK_LINE = "\n\n"
@@ -295,3 +389,88 @@ def _reference(block: Reader) -> Reader:
 
 def _leave_out(block: Reader) -> None:
     _log.debug("messages: %s of type %s is left out", block.path, shown(block.value("type")))
+
+
+# -- what another model can read of the result of a tool that Anthropic's servers ran ----------------------------------
+
+
+_READ = (
+    "title", "url", "text", "stdout", "stderr", "lines", "tool_name", "tool_references", "error_code", "data", "source",
+    "content",
+)  # fmt: skip
+"""The members that hold text, or hold what does, of search results, fetched pages, runs of code and MCP's results."""
+
+
+def readable(content: Any) -> str:
+    """The titles, addresses, texts and outputs in the `content` of a `*_tool_result` block; empty where it has none.
+
+    What is encrypted, or a file, says nothing.
+    """
+    lines: list[str] = []
+    waiting = [content]
+    while waiting:
+        match waiting.pop():
+            case str(text) if text:
+                lines.append(text)
+            case list(items):
+                waiting += reversed(items)
+            case {"type": "base64"}:
+                pass
+            case dict(part):
+                if part.get("return_code"):
+                    waiting.append(f"(exit code {part['return_code']})")
+                waiting += [part[name] for name in reversed(_READ) if name in part]
+    return "\n".join(lines)
+
+
+# -- thoughts as Messages has them: a block with a signature, which comes back in the next request ---------------------
+# Nothing is remembered here. A client that asked for `display: omitted` gets the block without its text, as from the
+# API, and the signature carries the text, so that a family whose template wants its thoughts back can have them.
+
+
+MARK = "toolcall-v1."
+"""What a signature of this package begins with."""
+MOST_CARRIED = 1 << 20
+"""Bytes of thoughts that one signature carries. The client sends them again in each request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """What the client wants of thoughts. wanted: it gets blocks. omitted: their text stays empty."""
+
+    wanted: bool = False
+    omitted: bool = False
+
+
+def read_thinking(request: Reader) -> Thinking:
+    """The request's `thinking`. Kinds that are not known yet ask for it: only `disabled` and none at all do not."""
+    config = request.inner("thinking")
+    if config is None:
+        return Thinking()
+    return Thinking(wanted=config.required("type") != "disabled", omitted=config.value("display") == "omitted")
+
+
+def write_signature(text: str | None) -> str:
+    """A signature that `read_signature` knows again. `text`: what it carries, where the block does not show it."""
+    if not text:
+        return MARK
+    data = text.encode("utf-8", "replace")
+    return MARK + base64.b64encode(data).decode("ascii") if len(data) <= MOST_CARRIED else MARK
+
+
+def read_signature(signature: str) -> str:
+    """The text that a signature of ours carries; empty where it carries none, or is another's."""
+    if not signature.startswith(MARK):
+        return ""
+    try:
+        return base64.b64decode(signature[len(MARK) :], validate=True).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def read_block(block: Reader) -> str:
+    """The text of a `thinking` block of the history. Empty if neither the block nor its signature has one."""
+    text, signature = block.value("thinking"), block.value("signature")
+    if isinstance(text, str) and text:
+        return text
+    return read_signature(signature) if isinstance(signature, str) else ""

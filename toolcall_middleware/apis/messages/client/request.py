@@ -6,6 +6,8 @@ What a chat backend has no word for is left out: `metadata`, `service_tier`, `co
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,10 +16,10 @@ from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.json_input import read_fields
 from ....wire.json_reader import ANTHROPIC, Reader
-from .messages import read_messages
-from .system import system_text
-from .thinking import Thinking, read_thinking
+from .messages import Thinking, read_messages, read_thinking
 from .tools import chat_choice, chat_tools, read_tools
+
+_log = logging.getLogger("toolcall_middleware")
 
 _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "xhigh": "high", "max": "high"}
 """`output_config.effort` as `reasoning_effort`. `high` is the API's default, the same as none: it is not sent, because
@@ -160,3 +162,60 @@ def _text_size(content: Any) -> int:
 def _calls(chat: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for message in chat["messages"]:
         yield from message.get("tool_calls", ())
+
+
+# -- the system text: its blocks as one text, without what changes from request to request and says nothing ------------
+# A backend keeps what it computed of a prompt as long as the next one begins with the same bytes. A line that differs
+# in each request and comes first makes it compute the whole prompt again.
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownLine:
+    """A line that is known to stand first. keep: it says something, so it goes to the end of the system text."""
+
+    name: str
+    pattern: re.Pattern[str]
+    keep: bool
+
+
+_KNOWN_LINES: tuple[_KnownLine, ...] = (
+    # Its suffix changes between sessions, and between the kinds of request of one session.
+    _KnownLine("claude-code-billing", re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)"), keep=False),
+    _KnownLine(
+        "leading-date",
+        re.compile(
+            r"\s*(?:Today's date|Todays date|Current date(?: and time)?|Current time"
+            r"|The current (?:date|time)(?: and time)?"
+            r"|Today)(?: is\b|:)[^\n]{1,100}(?:\n+|$)"
+        ),
+        keep=True,
+    ),
+)
+
+
+def system_text(request: Reader) -> str:
+    """The request's `system` (a string, or text blocks) as one text. It is empty if the request has no `system`."""
+    if request.begins("system", b'"'):
+        texts = [request.required("system")]
+    else:
+        texts = []
+        for block in request.items("system"):
+            if block.required("type") != "text":
+                raise block.error("type", "Input should be 'text'")
+            texts.append(block.required("text"))
+    return "\n\n".join(text for text in _without_known_lines(texts) if text)
+
+
+def _without_known_lines(texts: list[str]) -> list[str]:
+    """The texts with the known lines at their front left out, or moved behind them."""
+    moved: list[str] = []
+    for line in _KNOWN_LINES:
+        first = next((number for number, text in enumerate(texts) if text.strip()), None)
+        found = line.pattern.match(texts[first]) if first is not None else None
+        if first is None or found is None:
+            continue
+        _log.info("messages: %s (%s the system text)", line.name, "moved behind" if line.keep else "left out of")
+        texts = [*texts[:first], texts[first][found.end() :], *texts[first + 1 :]]
+        if line.keep:
+            moved.append(found[0].strip())
+    return [*texts, *moved]
