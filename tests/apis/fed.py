@@ -12,7 +12,7 @@ from tests.helpers.policies import policy as made_policy
 from toolcall_middleware.answer.operations import Step
 from toolcall_middleware.apis.face import FaceReply, FaceRequest
 from toolcall_middleware.apis.messages.client import face as messages
-from toolcall_middleware.apis.responses import responder as responses
+from toolcall_middleware.apis.responses import face as responses
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.model import ToolSet
 from toolcall_middleware.response.choice import ChoiceAnswer, Verbatim

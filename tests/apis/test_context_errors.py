@@ -9,7 +9,7 @@ import pytest
 from toolcall_middleware.apis.context_errors import is_context_error
 from toolcall_middleware.apis.face import Face
 from toolcall_middleware.apis.messages.client.face import MessagesFace
-from toolcall_middleware.apis.responses import ResponsesFace
+from toolcall_middleware.apis.responses.face import ResponsesFace
 from toolcall_middleware.errors import ToolCallError, error_body
 
 TOO_LONG = [

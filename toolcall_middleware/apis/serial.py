@@ -7,6 +7,8 @@ is open (a backend with calls of its own writes text between two pieces of one);
 from __future__ import annotations
 
 import enum
+import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 from ..answer.operations import Arguments, CallClosed, CallOpened, Content, Image, ReasoningText, Refusal, Signed, Step
@@ -156,3 +158,34 @@ def _detail(numbers: dict[str, Any], group: str, name: str) -> int:
 
 def _count(value: Any) -> int | None:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
+
+
+# -- text that has bytes -----------------------------------------------------------------------------------------------
+
+_PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
+_HALF = re.compile(r"[\ud800-\udfff]")
+# Characters that are looked at in one step, which no other thread can interrupt.
+_PIECE = 16 * 1024
+
+
+def whole_text(text: str) -> str:
+    """The text without lone surrogates, which have no bytes: two that fit are joined, others are U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "".join(_whole_pieces(text))
+    return text
+
+
+def _whole_pieces(text: str) -> Iterator[str]:
+    at = 0
+    while at < len(text):
+        end = at + _PIECE
+        if _PAIR.match(text, end - 1):
+            end += 1
+        yield _HALF.sub("\ufffd", _PAIR.sub(_joined, text[at:end]))
+        at = end
+
+
+def _joined(pair: re.Match[str]) -> str:
+    return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")

@@ -15,7 +15,7 @@ from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.apis.face import Face
 from toolcall_middleware.apis.messages.client.face import MessagesFace
-from toolcall_middleware.apis.responses import ResponsesFace
+from toolcall_middleware.apis.responses.face import ResponsesFace
 from toolcall_middleware.exchange import Ask, Exchange, Fail, Request
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from toolcall_middleware import Settings
 from toolcall_middleware.apis.face import Face
 from toolcall_middleware.apis.messages.client.face import MessagesFace
-from toolcall_middleware.apis.responses import ResponsesFace
+from toolcall_middleware.apis.responses.face import ResponsesFace
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import Ask, Exchange, Request
 from toolcall_middleware.upstream.backend_memory import BackendMemory

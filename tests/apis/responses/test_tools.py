@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcall_middleware.apis.responses.local_kinds import arguments_of, call_fields
-from toolcall_middleware.apis.responses.names import Kind
-from toolcall_middleware.apis.responses.tools import without_words_on_json
+from toolcall_middleware.apis.responses.tools import Kind, arguments_of, call_fields, without_words_on_json
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.request.parse import read_request
 from toolcall_middleware.settings import Settings

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.loop_watch import standstill
-from toolcall_middleware.apis.responses import fields
+from toolcall_middleware.apis import serial
 
 
 @pytest.mark.slow
@@ -18,14 +18,14 @@ from toolcall_middleware.apis.responses import fields
 def test_pairs_are_joined_and_halves_replaced_wherever_the_text_is_cut(units: list[str], piece: int) -> None:
     text = "".join(units)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fields, "_PIECE", piece)
+        patch.setattr(serial, "_PIECE", piece)
         # Python's own decoder of UTF-16 reads it so.
-        assert fields.whole_text(text) == text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        assert serial.whole_text(text) == text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @pytest.mark.slow
 def test_a_long_text_of_halves_does_not_hold_the_interpreter() -> None:
     """Against the time of the whole in the same run."""
     text = "\ud83d" * (2 << 20)
-    longest, seconds = asyncio.run(standstill(asyncio.to_thread(fields.whole_text, text)))
+    longest, seconds = asyncio.run(standstill(asyncio.to_thread(serial.whole_text, text)))
     assert longest < seconds / 4 + 0.05

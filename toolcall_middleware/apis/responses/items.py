@@ -6,19 +6,172 @@ output becomes a tool message. What only OpenAI's servers could have made or rea
 
 from __future__ import annotations
 
+import base64
+import binascii
+import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from ...errors import kind, refusal, shown
+from ...wire import openai
 from ...wire.json_input import written_arguments
 from ...wire.json_reader import Reader
 from ..deferred_tools import definitions, named_in
-from .content import chat_content, chat_result, chat_text
-from .freeform import FIELD
-from .local_kinds import arguments_of, shell_text
-from .names import ITEM_TYPES, Kind
-from .reasoning import Carried, read_carried, thought_of
-from .tools import OfferedTools
+from .tools import FIELD, ITEM_TYPES, Kind, OfferedTools, arguments_of, shell_text
+
+# -- the content of messages and of results: parts of Responses as parts of a chat completion --------------------------
+
+
+Part = dict[str, Any]
+
+_TEXTS = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
+_KNOWN = _TEXTS | {"refusal", "image_url", "input_image", "input_file", "input_audio"}
+_DETAILS = {"low": "low", "high": "high", "original": "high"}  # chat completions have no `original`
+
+
+def encode(value: Any, param: str) -> bytes:
+    """JSON of what was read from the field `param`."""
+    try:
+        return msgspec.json.encode(value)
+    except RecursionError:
+        raise refusal(param, f"'{param}' is nested too deeply.") from None
+
+
+def chat_content(holder: Reader, name: str = "content") -> str | list[Part]:
+    """A message's content: a string where it is one text, else parts. Raises ToolCallError."""
+    if holder.begins(name, b'"'):
+        return holder.required(name)
+    if not holder.begins(name, b"["):
+        found = kind(holder.value(name))
+        raise holder.error(name, f"'{name}' must be a string or an array of parts, got {found}.")
+    parts = [_part(part) for part in holder.items(name)]
+    if len(parts) > 1 or (parts and parts[0]["type"] != "text"):
+        return parts
+    return parts[0]["text"] if parts else ""
+
+
+def chat_text(holder: Reader) -> str:
+    """An assistant's content, which is text."""
+    found = "" if holder.given("content") is None else chat_content(holder)
+    if isinstance(found, str):
+        return found
+    for index, part in enumerate(found):
+        if part["type"] != "text":
+            raise holder.error(f"content[{index}].type", "The content of an assistant's message is text.")
+    return "".join(part["text"] for part in found)
+
+
+def chat_result(item: Reader) -> str | list[Part]:
+    """What a tool gave back: text, parts, or any other JSON value, as JSON."""
+    output = item.value("output")
+    if isinstance(output, str) or (isinstance(output, list) and output and all(map(_is_part, output))):
+        return chat_content(item, "output")
+    return encode(output, item.where("output")).decode()
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(kind_ := value.get("type"), str) and kind_ in _KNOWN
+
+
+def _part(part: Reader) -> Part:
+    match part.value("type"):
+        case str(variant) if variant in _TEXTS:
+            return {"type": "text", "text": part.required("text")}
+        case "refusal":  # what the model said; not every template knows the word
+            return {"type": "text", "text": part.required("refusal")}
+        case "input_image" | "image_url":
+            return {"type": "image_url", "image_url": _image(part)}
+        case "input_file":
+            return {"type": "file", "file": _file(part)}
+        case "input_audio":
+            return {"type": "input_audio", "input_audio": part.object("input_audio") or part.required("input_audio")}
+        case variant:
+            known = ", ".join(sorted(_KNOWN))
+            raise part.error("type", f"A part's type must be one of {known}; got {shown(variant)}.")
+
+
+def _image(part: Reader) -> dict[str, Any]:
+    if part.begins("image_url", b"{"):  # as in a chat completion, which some clients send on Responses too
+        image = part.inner("image_url")
+        if image is not None and image.required("url"):
+            return part.object("image_url") or {}
+    if part.given("image_url") is None and part.given("file_id") is not None:
+        raise part.error("file_id", "Files are not stored here: send the image itself in 'image_url'.")
+    detail = _DETAILS.get(str(part.value("detail")))
+    return {"url": part.required("image_url"), **({"detail": detail} if detail else {})}
+
+
+def _file(part: Reader) -> dict[str, Any]:
+    file = {name: part.required(name) for name in ("filename", "file_data") if part.given(name) is not None}
+    if "file_data" not in file:
+        missing = next((name for name in ("file_id", "file_url") if part.given(name) is not None), "file_data")
+        raise part.error(missing, "Files are not stored or fetched here: send the file in 'file_data'.")
+    return file
+
+
+# -- reasoning that a client carries from one request to the next ------------------------------------------------------
+# `encrypted_content` of our items holds the thought itself, marked and with a checksum. It hides nothing: it only tells
+# our own from what another provider has really encrypted. Beside the text it has what an upstream signed and wants
+# back: `reasoning_details`, and the `extra_content` of calls.
+
+
+_TEXT_MARK = "tcr1_"  # the text alone: what 0.3.0 wrote, and conversations still hold
+_MARK = "tcr2_"
+_SUM = 4
+
+
+class Carried(msgspec.Struct, omit_defaults=True):
+    """What one reasoning item carries. details: items of `reasoning_details`. calls: `extra_content` by the call's id.
+
+    False where it carries nothing.
+    """
+
+    text: str = ""
+    details: list[dict[str, Any]] = []
+    calls: dict[str, dict[str, Any]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.text or self.details or self.calls)
+
+
+_decode = msgspec.json.Decoder(Carried).decode
+
+
+def write_carried(thought: Carried) -> str:
+    """The `encrypted_content` of a reasoning item."""
+    data = openai.encode(thought)
+    return _MARK + base64.urlsafe_b64encode(zlib.crc32(data).to_bytes(_SUM, "big") + data).decode("ascii")
+
+
+def read_carried(value: Any) -> Carried | None:
+    """What an `encrypted_content` of ours carries; None for any other value."""
+    if not isinstance(value, str) or not value.startswith((_MARK, _TEXT_MARK)):
+        return None
+    try:
+        data = base64.b64decode(value[len(_MARK) :].encode("ascii"), altchars=b"-_", validate=True)
+        if zlib.crc32(data[_SUM:]).to_bytes(_SUM, "big") != data[:_SUM]:
+            return None
+        return _decode(data[_SUM:]) if value.startswith(_MARK) else Carried(data[_SUM:].decode())
+    except (binascii.Error, UnicodeError, msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def thought_of(item: Reader) -> Carried:
+    """What a reasoning item of a client's input says: what we gave, or its plain `content`. Nothing for what another
+    provider encrypted. Its `summary` tells the user what the model thought; it is not what the model thought.
+    """
+    carried = read_carried(item.value("encrypted_content"))
+    if carried is not None:
+        return carried
+    content = item.value("content")
+    if isinstance(content, str):
+        return Carried(content)
+    parts = content if isinstance(content, list) else []
+    texts = (part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return Carried("".join(texts))
+
 
 Message = dict[str, Any]
 

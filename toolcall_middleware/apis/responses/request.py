@@ -14,11 +14,8 @@ from ...wire.json_input import read_fields
 from ...wire.json_reader import OPENAI, Raw, Reader
 from ...wire.letting_go import let_go
 from ..face import FaceRequest
-from .fields import encode
-from .items import History, Paths
-from .names import Names
-from .tool_choice import chat_choice
-from .tools import OfferedTools, ToolReader
+from .items import History, Paths, encode
+from .tools import Names, OfferedTools, ToolReader, chat_choice
 
 ENCRYPTED = "reasoning.encrypted_content"
 _NO_REASONING = {"effort": None, "summary": None}

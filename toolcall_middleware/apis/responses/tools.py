@@ -7,18 +7,281 @@ What only OpenAI's servers can run is left out, and told.
 
 from __future__ import annotations
 
+import enum
+import hashlib
+import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import ToolCallError, shown
+import msgspec
+
+from ...errors import ToolCallError, kind, refusal, shown
 from ...json_schema.pattern import text_pattern
 from ...model import DEFERRED_FIELD, LOADED_FIELD
 from ...wire.json_reader import Reader
-from .freeform import FIELD
-from .local_kinds import DESCRIPTIONS, PARAMETERS
-from .names import ClientTool, Kind, Names
 
+# -- what the model calls a tool, and what the client calls it ---------------------------------------------------------
+# Chat completions have one list of names, Responses have namespaces and tools without a name. A name inside a namespace
+# is offered as `NAMESPACE__NAME`, in the characters and the length that every engine takes. It depends only on the
+# tools that are offered, in their order, so that it is the same at each turn.
+
+
+MAX_NAME = 64
+_OTHER = re.compile(r"[^a-zA-Z0-9_-]")
+_DIGEST = 8
+
+
+class Kind(enum.Enum):
+    """How a tool takes its input and what its calls are: the types of their items are `ITEM_TYPES`."""
+
+    FUNCTION = "function"
+    CUSTOM = "custom"
+    LOCAL_SHELL = "local_shell"
+    SHELL = "shell"
+    APPLY_PATCH = "apply_patch"
+    TOOL_SEARCH = "tool_search"
+
+
+ITEM_TYPES: dict[Kind, str] = {
+    Kind.FUNCTION: "function_call",
+    Kind.CUSTOM: "custom_tool_call",
+    Kind.LOCAL_SHELL: "local_shell_call",
+    Kind.SHELL: "shell_call",
+    Kind.APPLY_PATCH: "apply_patch_call",
+    Kind.TOOL_SEARCH: "tool_search_call",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTool:
+    """A tool as the client knows it. Kinds other than functions and custom tools have no name of their own there."""
+
+    kind: Kind
+    name: str
+    namespace: str | None = None
+
+
+class Names:
+    """The names of a request's tools. `by_offered`: the client's tool behind a name that the model uses."""
+
+    def __init__(self) -> None:
+        self.by_offered: dict[str, ClientTool] = {}
+        self._offered: dict[tuple[str | None, str, bool], str] = {}
+
+    def offer(self, tool: ClientTool) -> str:
+        """The name for a tool of the request. A plain function or custom tool keeps its own, also where it is taken:
+        two tools of one name are an error that the tools' own check finds.
+        """
+        key = _key(tool)
+        found = self._offered.get(key)
+        if found is None:
+            # What names itself keeps its name. Of the others none may take a name that is in use.
+            found = self._name(tool)
+            self._offered[key] = found
+            self.by_offered.setdefault(found, tool)
+        return found
+
+    def known(self, kind: Kind, name: str, namespace: str | None = None) -> str:
+        """The name for a call in the history, whose tool may not be offered any more."""
+        if namespace == name and (None, name, False) in self._offered:
+            namespace = None  # a function that was loaded by itself may have its own name as namespace
+        return self._offered.get(_key(tool := ClientTool(kind, name, namespace))) or self._name(tool)
+
+    def _name(self, tool: ClientTool) -> str:
+        return tool.name if _names_itself(tool) else self._free(tool)
+
+    def _free(self, tool: ClientTool) -> str:
+        name = _joined(tool)
+        if len(name) > MAX_NAME or name in self.by_offered:
+            mark = hashlib.sha256(f"{tool.kind.value}\0{tool.namespace}\0{tool.name}".encode()).hexdigest()[:_DIGEST]
+            name = f"{name[: MAX_NAME - _DIGEST - 1]}_{mark}"
+        return name
+
+
+def _names_itself(tool: ClientTool) -> bool:
+    return tool.namespace is None and tool.kind in (Kind.FUNCTION, Kind.CUSTOM)
+
+
+def _key(tool: ClientTool) -> tuple[str | None, str, bool]:
+    """Functions and custom tools share their names; the other kinds stand beside."""
+    return tool.namespace, tool.name, tool.kind not in (Kind.FUNCTION, Kind.CUSTOM)
+
+
+def _joined(tool: ClientTool) -> str:
+    if tool.namespace is None:
+        return tool.name
+    space = tool.namespace.rstrip("_") or tool.namespace
+    return _OTHER.sub("_", f"{space}__{tool.name}")
+
+
+# -- tools that a client runs itself and that the API knows by their type: shells, patches, the search for more tools --
+# For the model each is a function; its call becomes the item that the client waits for, and back. The items are those
+# of `openai.types.responses`: `LocalShellCall`, `ResponseFunctionShellToolCall`, `ResponseApplyPatchToolCall`,
+# `ResponseToolSearchCall`.
+
+
+_TEXT = {"type": "string"}
+_COUNT = {"type": "integer", "minimum": 0}
+_WORDS = {"type": "array", "items": _TEXT}
+
+DESCRIPTIONS: dict[Kind, str] = {
+    Kind.LOCAL_SHELL: "Runs one command on the user's machine and returns its output.",
+    Kind.SHELL: "Runs shell commands on the user's machine, one after the other, and returns their output.",
+    Kind.APPLY_PATCH: "Creates, updates or deletes one file of the user's.",
+    Kind.TOOL_SEARCH: "Searches for more tools. Those that are found can be called afterwards.",
+}
+
+PARAMETERS: dict[Kind, dict[str, Any]] = {
+    Kind.LOCAL_SHELL: {
+        "type": "object",
+        "properties": {
+            "command": {**_WORDS, "description": "The program and its arguments."},
+            "working_directory": {**_TEXT, "description": "Where the command runs."},
+            "env": {"type": "object", "additionalProperties": _TEXT, "description": "Environment variables to set."},
+            "timeout_ms": {**_COUNT, "description": "After how many milliseconds it is stopped."},
+        },
+        "required": ["command"],
+        "additionalProperties": False,
+    },
+    Kind.SHELL: {
+        "type": "object",
+        "properties": {
+            "commands": {**_WORDS, "description": "The command lines."},
+            "timeout_ms": {**_COUNT, "description": "After how many milliseconds they are stopped."},
+            "max_output_length": {**_COUNT, "description": "How many characters of output are returned."},
+        },
+        "required": ["commands"],
+        "additionalProperties": False,
+    },
+    Kind.APPLY_PATCH: {
+        "type": "object",
+        "properties": {
+            "type": {"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
+            "path": {**_TEXT, "description": "The file."},
+            "diff": {
+                **_TEXT,
+                "description": "The change as a V4A diff: lines that begin with a space stay, with - go, with + come,"
+                " below a line @@ that names a place. For a new file all lines begin with +. Not for delete_file.",
+            },
+        },
+        "required": ["type", "path"],
+        "additionalProperties": False,
+    },
+    Kind.TOOL_SEARCH: {
+        "type": "object",
+        "properties": {"query": {**_TEXT, "description": "What the tools should be able to do."}},
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+}
+
+
+# -- what the model called, as an item -------------------------------------------------------------------------------
+
+
+def call_fields(kind: Kind, arguments: str) -> dict[str, Any]:
+    """The fields that hold what is called, of an item of this kind. Whatever the model wrote fits the item's type."""
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        value = None
+    if kind is Kind.TOOL_SEARCH:
+        return {"execution": "client", "arguments": value if isinstance(value, dict) else {"query": arguments}}
+    given: dict[str, Any] = value if isinstance(value, dict) else {}
+    return _MADE[kind](given)
+
+
+def _local_shell(given: dict[str, Any]) -> dict[str, Any]:
+    command = given.get("command")
+    words = ["bash", "-lc", command] if isinstance(command, str) else _words(command)
+    env = given.get("env")
+    action: dict[str, Any] = {
+        "type": "exec",
+        "command": words,
+        "env": {k: v for k, v in env.items() if isinstance(v, str)} if isinstance(env, dict) else {},
+    }
+    _copy(given, action, "working_directory", str)
+    _copy(given, action, "timeout_ms", int)
+    return {"action": action}
+
+
+def _shell(given: dict[str, Any]) -> dict[str, Any]:
+    commands = given.get("commands", given.get("command"))
+    action: dict[str, Any] = {
+        "commands": [commands] if isinstance(commands, str) else _words(commands),
+        "max_output_length": None,
+        "timeout_ms": None,
+    }
+    _copy(given, action, "max_output_length", int)
+    _copy(given, action, "timeout_ms", int)
+    return {"action": action, "environment": {"type": "local"}}
+
+
+def _apply_patch(given: dict[str, Any]) -> dict[str, Any]:
+    kind, path, diff = given.get("type"), given.get("path"), given.get("diff")
+    if kind not in ("create_file", "update_file", "delete_file"):
+        kind = "update_file"
+    operation: dict[str, Any] = {"type": kind, "path": path if isinstance(path, str) else ""}
+    if kind != "delete_file":
+        operation["diff"] = diff if isinstance(diff, str) else ""
+    return {"operation": operation}
+
+
+_MADE: dict[Kind, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    Kind.LOCAL_SHELL: _local_shell,
+    Kind.SHELL: _shell,
+    Kind.APPLY_PATCH: _apply_patch,
+}
+
+
+def _words(value: Any) -> list[str]:
+    return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
+
+
+def _copy(given: dict[str, Any], action: dict[str, Any], name: str, kind: type) -> None:
+    value = given.get(name)
+    if isinstance(value, kind) and not isinstance(value, bool):
+        action[name] = value
+
+
+# -- an item of the history, as the call that the model made ---------------------------------------------------------
+
+
+def arguments_of(kind: Kind, item: dict[str, Any]) -> Any:
+    """The arguments of the call that an item holds: what `call_fields` was given, save its spelling."""
+    if kind is Kind.TOOL_SEARCH:
+        return item.get("arguments", {})
+    if kind is Kind.APPLY_PATCH:
+        return _told(item.get("operation"), "type", "path", "diff")
+    if kind is Kind.SHELL:
+        return _told(item.get("action"), "commands", "timeout_ms", "max_output_length")
+    return _told(item.get("action"), "command", "working_directory", "env", "timeout_ms")
+
+
+def _told(value: Any, *names: str) -> dict[str, Any]:
+    given = value if isinstance(value, dict) else {}
+    return {name: given[name] for name in names if given.get(name) not in (None, {})}
+
+
+def shell_text(output: list[Any]) -> str:
+    """The output of shell commands as a model reads it."""
+    texts: list[str] = []
+    for part in output:
+        given = part if isinstance(part, dict) else {}
+        streams = [text for name in ("stdout", "stderr") if isinstance(text := given.get(name), str) and text]
+        match given.get("outcome"):
+            case {"type": "exit", "exit_code": int(code)}:
+                streams.append(f"(exit code {code})")
+            case {"type": "timeout"}:
+                streams.append("(stopped: it took too long)")
+        texts.append("\n".join(streams) if given else msgspec.json.encode(part).decode())
+    return "\n".join(texts)
+
+
+FIELD = "input"
+"""The parameter of the function that a custom tool is for the model."""
 _LOCAL_KINDS = {"local_shell": Kind.LOCAL_SHELL, "shell": Kind.SHELL, "apply_patch": Kind.APPLY_PATCH}
 _NOT_IN_HEADER = re.compile(r"[^a-zA-Z0-9_.-]")
 _MAX_DROPPED_NAME = 64
@@ -210,3 +473,103 @@ def _forbids_json(sentence: str) -> bool:
 def no_such_tool(message: str) -> ToolCallError:
     """The error for a choice that cannot be kept."""
     return ToolCallError("invalid_tool_choice", message, param="tool_choice")
+
+
+# -- `tool_choice` of a Responses request as a chat completion has it, against the tools that are offered --------------
+
+
+_NAMED = frozenset({"function", "custom"})
+_LOCAL = {kind.value: kind for kind in Kind if kind.value not in _NAMED}
+
+
+def chat_choice(value: Any, offered: OfferedTools) -> Any:
+    """The `tool_choice` for the chat completion; None where it has none.
+
+    Raises ToolCallError for a tool that is not offered, and where a call must come and nothing can be called.
+    """
+    match value:
+        case None | "auto":
+            return "auto" if value is not None and offered.chat else None
+        case "none":
+            return "none" if offered.chat else None
+        case "required":
+            if not offered.chat:
+                raise no_such_tool(f"'tool_choice' is 'required', but there is no tool to call{_left_out(offered)}.")
+            return "required"
+        case {"type": "allowed_tools"}:
+            return _allowed(value, offered)
+        case dict():
+            names = _offered_names(value, offered)
+            if not names:
+                raise no_such_tool(_missing(value, offered))
+            return {"type": "function", "function": {"name": names[0]}}
+    allowed = "'none', 'auto', 'required' or an object that names a tool"
+    raise refusal("tool_choice", f"'tool_choice' must be {allowed}; got {shown(value)}.")
+
+
+def _allowed(value: dict[str, Any], offered: OfferedTools) -> Any:
+    inner = value.get("allowed_tools", value)  # chat completions wrap it
+    entries = inner.get("tools") if isinstance(inner, dict) else None
+    if not isinstance(entries, list):
+        raise refusal("tool_choice.tools", "'allowed_tools' needs 'tools', an array of tools.")
+    mode = inner.get("mode", "auto")
+    if mode not in ("auto", "required"):
+        message = f"The mode of 'allowed_tools' must be 'auto' or 'required'; got {shown(mode)}."
+        raise refusal("tool_choice.mode", message)
+    names: dict[str, None] = {}
+    for index, entry in enumerate(entries):
+        param = f"tool_choice.tools[{index}]"
+        if not isinstance(entry, dict):
+            raise refusal(param, f"A tool must be an object, got {kind(entry)}.")
+        found = _offered_names(entry, offered, param)
+        if not found and entry.get("type") in _NAMED:
+            raise no_such_tool(_missing(entry, offered))
+        names.update(dict.fromkeys(found))
+    if not names:
+        if mode == "required":
+            raise no_such_tool(f"'allowed_tools' requires a call and allows no tool{_left_out(offered)}.")
+        return "none" if offered.chat else None
+    tools = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+
+
+def _offered_names(entry: dict[str, Any], offered: OfferedTools, param: str = "tool_choice") -> list[str]:
+    """The names of the offered tools that an entry means: one, all of a namespace, or none."""
+    variant, name = entry.get("type"), entry.get("name")
+    if not isinstance(variant, str):
+        raise refusal(f"{param}.type", f"'{param}' needs a type, a string; got {kind(variant)}.")
+    by_offered = offered.names.by_offered
+    if variant in _LOCAL:
+        tool = ClientTool(_LOCAL[variant], variant)
+        return [found for found, known in by_offered.items() if known == tool]
+    if variant == "namespace" and isinstance(name, str):
+        return offered.namespaces.get(name, [])
+    if variant not in _NAMED:
+        return []
+    inner = entry.get(variant)  # chat completions wrap the name
+    if name is None and isinstance(inner, dict):
+        name = inner.get("name")
+    if not isinstance(name, str) or not name:
+        raise refusal(f"{param}.name", f"'{param}' must name a tool; got {shown(name)}.")
+    space = entry.get("namespace")
+    meant = [
+        found
+        for found, tool in by_offered.items()
+        if tool.kind.value in _NAMED and tool.name == name and (tool.namespace == space if space is not None else True)
+    ]
+    # A name may stand in several namespaces, and outside.
+    plain = [found for found in meant if by_offered[found].namespace is None]
+    if plain or len(meant) == 1:
+        return plain or meant
+    return [name] if name in by_offered and by_offered[name].kind.value in _NAMED else []
+
+
+def _missing(entry: dict[str, Any], offered: OfferedTools) -> str:
+    named = entry.get("name") if entry.get("type") in _NAMED else entry.get("type")
+    if entry.get("type") in _NAMED or entry.get("type") in _LOCAL:
+        return f"The tool {shown(named)} is not in 'tools'{_left_out(offered)}."
+    return f"The tool {shown(named)} runs on OpenAI's servers and cannot be called here."
+
+
+def _left_out(offered: OfferedTools) -> str:
+    return f" ({', '.join(offered.dropped)} cannot be run here)" if offered.dropped else ""

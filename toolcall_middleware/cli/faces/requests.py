@@ -8,7 +8,7 @@ from typing import Any
 
 from ...apis.face import Face
 from ...apis.messages.client.face import MessagesFace
-from ...apis.responses import ResponsesFace
+from ...apis.responses.face import ResponsesFace
 
 PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
 HEADERS: dict[str, dict[str, str]] = {"chat": {}, "messages": {"anthropic-version": "2023-06-01"}, "responses": {}}

@@ -14,7 +14,7 @@ from ...apis.face import Face, FaceRequest
 from ...apis.messages.client.face import MessagesFace
 from ...apis.messages.unread import refuse_unread
 from ...apis.passage import PASSAGE, Passage
-from ...apis.responses import ResponsesFace
+from ...apis.responses.face import ResponsesFace
 from ...errors import ToolCallError, shown
 from ...request.one_reading import one_reading, rewritten_tools
 from ...request.overrides import read_overrides, without_overrides

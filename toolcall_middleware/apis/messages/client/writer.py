@@ -31,7 +31,7 @@ from ....wire import openai
 from ....wire.new_call_id import new_call_id
 from ...context_errors import context_fault
 from ...face import FaceReply
-from ...serial import Kind, Serial, tokens_of
+from ...serial import Kind, Serial, tokens_of, whole_text
 from .messages import MOST_CARRIED, write_signature
 from .request import Asked
 
@@ -347,7 +347,7 @@ class WholePairs:
     def feed(self, text: str) -> str:
         """Return what can be emitted after the next piece; itself where no escape in it can be a surrogate."""
         if not text.isascii():
-            text = _whole(text)
+            text = whole_text(text)
         if not self.holds and "\\u" not in text and not text.endswith("\\"):
             return text
         text, self.holds = self.holds + text, ""
@@ -363,15 +363,6 @@ class WholePairs:
             self.holds = match["open"]
             return ""
         return "\\ufffd" if match["half"] else match[0]
-
-
-def _whole(text: str) -> str:
-    """The text with U+FFFD for each lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------

@@ -1,19 +1,25 @@
-"""The face of OpenAI's Responses: `POST …/v1/responses`, stateless."""
+"""The face of OpenAI's Responses: `POST …/v1/responses`, stateless.
+
+Errors before the stream are a status and OpenAI's envelope, in it `response.failed` with a code (writer.py). The codes
+and statuses decide who tries again. Codex shows a 400 and the code `invalid_prompt` at once, and repeats nearly
+everything else up to thirty times; it goes on with a compacted conversation at `context_length_exceeded`.
+"""
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from ...errors import ToolCallError
+from ...errors import ToolCallError, is_ours
 from ...wire import openai
+from ..context_errors import CONTEXT, is_context_error
 from ..face import FaceReply, FaceRequest, StreamedFace
-from .errors import error_reply
 from .request import Asked, read_request
 from .writer import ResponseWriter
 
 _MARK_BYTES = 16
+_ERROR_HEADER = b"x-toolcall-error"
 _log = logging.getLogger("toolcall_middleware")
 
 
@@ -68,3 +74,32 @@ class ResponsesFace(StreamedFace):
 
 def _same(param: str | None) -> str | None:
     return param
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def error_reply(error: ToolCallError, param: Callable[[str | None], str | None]) -> FaceReply:
+    """The HTTP answer for an error. param: a path in the chat completion as the client's."""
+    told = _told(error, param)
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in told.headers.items()]
+    if is_ours(error.code):
+        headers.append((_ERROR_HEADER, str(error.code).encode("latin-1")))
+    return FaceReply(status=told.status, body=told.body(), headers=tuple(headers))
+
+
+def _told(error: ToolCallError, param: Callable[[str | None], str | None]) -> ToolCallError:
+    code, status = error.code, error.status
+    if is_context_error(error):
+        code, status = CONTEXT, 400
+    elif error.type == "model_error":
+        status = 400
+    return ToolCallError(
+        code,
+        error.message,
+        param=param(error.param),
+        status=status,
+        type="invalid_request_error" if code == CONTEXT else error.type,
+        headers=error.headers,
+        extra=error.extra,
+    )
