@@ -160,7 +160,7 @@ def test_stops_are_added_to_the_clients_own() -> None:
     assert "stop" not in json.loads(completion_body(b'{"messages":[]}', ""))
 
 
-def test_chunks_like_earlier_ones_are_rewritten_the_same_without_parsing() -> None:
+def test_chunks_like_earlier_ones_are_rewritten_the_same() -> None:
     texts = ["a", 'q"\\', "\n\n", "", '"text":"x"', "\u2028é🙂", "a", "data: {", "content", "end"]
     events = [event(choices=[choice(text, index)], usage=None) for text in texts for index in (0, 1)]
     events += [event(choices=[choice(text, logprobs={"text": text})]) for text in texts]

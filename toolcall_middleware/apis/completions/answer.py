@@ -16,30 +16,6 @@ _WHOLE, _CHUNK = msgspec.Raw(b'"chat.completion"'), msgspec.Raw(b'"chat.completi
 _NULL = msgspec.Raw(b"null")
 _ID = "cmpl-"
 _STREAM = (b"data:", b"event:", b":")
-_SENTINEL = "\x00toolcall\x00"
-_SENTINEL_JSON = openai.encode(_SENTINEL)
-_MOST_SHAPES = 8
-"""Choices whose chunks take turns."""
-_MOST_MISSES = 32
-"""In a row, until no more shapes are looked for: with logprobs no chunk is like another."""
-
-
-class _Shape:
-    """Events that differ in their text alone: the bytes around it, and those that it has around it in a chat's."""
-
-    __slots__ = ("_after", "_before", "_middle", "around")
-
-    def __init__(self, raw: tuple[bytes, bytes], chat: tuple[bytes, bytes]) -> None:
-        self.around = raw
-        self._middle = slice(len(raw[0]), -len(raw[1]))
-        self._before, self._after = chat
-
-    def rewritten(self, data: bytes) -> bytes | None:
-        """The chat's event for an event of this shape, None for another."""
-        written = data[self._middle]
-        if written.join(self.around) != data or openai.read_text(written) is None or written[:1] != b'"':
-            return None
-        return b"".join((self._before, written, self._after))
 
 
 class CompletionAnswer:
@@ -52,8 +28,6 @@ class CompletionAnswer:
         self._top = top
         self._events = EventReader(limit)
         self._begun: set[int] = set()
-        self._shapes: list[_Shape] = []
-        self._misses = 0
 
     def whole(self, data: bytes) -> bytes:
         """A collected answer; what is no text completion stays as it came, for others to say so."""
@@ -68,14 +42,6 @@ class CompletionAnswer:
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes of the event stream, cut anywhere."""
-        if not self._events.buffer:
-            for place, shape in enumerate(self._shapes):
-                out = shape.rewritten(data)
-                if out is not None:
-                    self._misses = 0
-                    if place:
-                        self._shapes.insert(0, self._shapes.pop(place))
-                    return out
         try:
             return b"".join(map(self._event, self._events.feed(data)))
         except TooLargeError:
@@ -90,28 +56,8 @@ class CompletionAnswer:
         choices = None if top is None else openai.read_objects(top.get("choices"))
         if top is None or choices is None:
             return event.raw
-        text = choices[0].get("text") if len(choices) == 1 else None
         made = [self._choice(choice, "delta") for choice in choices]
-        out = openai.event(openai.one_line(openai.encode({**top, **_head(top), "object": _CHUNK, "choices": made})))
-        if text is not None and "role" not in made[0]["delta"]:
-            self._learn(event.raw, bytes(text), out)
-        return out
-
-    def _learn(self, raw: bytes, text: bytes, out: bytes) -> None:
-        """Keep the shape of an event of one choice that became `out`, to read its likes without parsing."""
-        self._misses += 1
-        at = raw.find(b'"text"')
-        at = raw.find(text, at + len(b'"text"')) if at >= 0 else -1
-        written = out.find(b'"content":' + text)
-        if self._misses > _MOST_MISSES or at < 0 or written < 0 or not raw.startswith(b"data: "):
-            return
-        before, after = raw[:at], raw[at + len(text) :]
-        written += len(b'"content":')
-        chat = out[:written], out[written + len(text) :]
-        # The places that were found may be others, in logprobs for instance.
-        probes = [(before[6:], after, ("text",)), (chat[0][6:], chat[1], ("delta", "content"))]
-        if after and all(_stands(*probe) for probe in probes):
-            self._shapes = [_Shape((before, after), chat), *self._shapes[: _MOST_SHAPES - 1]]
+        return openai.event(openai.one_line(openai.encode({**top, **_head(top), "object": _CHUNK, "choices": made})))
 
     def _choice(self, choice: openai.Fields, holder: str) -> dict[str, Any]:
         text = choice.pop("text", None)
@@ -144,17 +90,6 @@ class CompletionAnswer:
             near = [_entry(other, number) for other, number in others.items()]
             content.append({**entry, "top_logprobs": near[: self._top]})
         return {"content": content, "refusal": None}
-
-
-def _stands(before: bytes, after: bytes, path: tuple[str, ...]) -> bool:
-    """Whether what stands between these bytes is the value at `path` of the only choice."""
-    value = openai.read_value(before + _SENTINEL_JSON + after)
-    for step in ("choices", 0, *path):
-        try:
-            value = value[step]
-        except (TypeError, LookupError):
-            return False
-    return bool(value == _SENTINEL)
 
 
 def _head(top: openai.Fields) -> dict[str, Any]:
