@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcall_middleware.response.call_id_codec import read_id, write_id
-from toolcall_middleware.wire.new_call_id import new_call_id
+from toolcall_middleware.wire.openai import new_call_id
 
 FORM = re.compile(r"call_[a-zA-Z0-9]+")
 

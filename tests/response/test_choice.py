@@ -14,7 +14,7 @@ from tests.helpers.policies import policy as made_policy
 from toolcall_middleware.answer.operations import Arguments, CallOpened, Content, Op, ReasoningText
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.wire.new_call_id import new_call_id
+from toolcall_middleware.wire.openai import new_call_id
 
 from .streams import ScriptParser, pieces
 

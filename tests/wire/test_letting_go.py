@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.loop_watch import standstill
-from toolcall_middleware.wire.letting_go import let_go
+from toolcall_middleware.wire.json_input import let_go
 
 
 @pytest.mark.parametrize("depth", [0, 1, 5])

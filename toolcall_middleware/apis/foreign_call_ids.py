@@ -14,8 +14,7 @@ from typing import Any
 
 from ..errors import ToolCallError
 from ..wire import openai
-from ..wire.new_call_id import ALPHABET
-from ..wire.openai import Fields
+from ..wire.openai import ALPHABET, Fields
 
 
 @dataclass(frozen=True, slots=True)

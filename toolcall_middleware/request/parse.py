@@ -15,8 +15,7 @@ import msgspec
 from ..errors import ToolCallError, kind, refusal, shown
 from ..model import DEFERRED_FIELD, ChoiceMode, ToolChoice, ToolSet
 from ..settings import Settings
-from ..wire.json_input import DECODE_ERRORS, read_fields
-from ..wire.json_reader import OPENAI, Reader
+from ..wire.json_input import DECODE_ERRORS, OPENAI, Reader, read_fields
 from .messages import History, read_history
 from .one_reading import OURS, rewritten_tools, without_variants
 from .overrides import read_overrides

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import zlib
 
-from ..wire.new_call_id import ALPHABET, PREFIX, new_call_id
+from ..wire.openai import ALPHABET, PREFIX, new_call_id
 
 _VALUES = {char: value for value, char in enumerate(ALPHABET)}
 _MARK = "x"  # a new id may begin with it, too: the checksum decides

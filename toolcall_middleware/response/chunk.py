@@ -17,8 +17,7 @@ from ..formats.base import StreamParser
 from ..formats.unparsed_calls import rest_of, unparsed_calls
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
-from ..wire.content_parts import with_plain_content
-from ..wire.openai import Fields
+from ..wire.openai import Fields, with_plain_content
 from ..wire.sse import ServerEvent
 from .choice import AnswerOutcome, ChoiceAnswer, all_called
 from .native_calls import NativeCalls

@@ -15,8 +15,7 @@ from ..formats.near_misses import NoCall
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
 from ..parsing.stop_strings import StopFinder
 from ..parsing.text_buffer import Gathered
-from ..wire.free_text import free_text
-from ..wire.new_call_id import new_call_id
+from ..wire.openai import free_text, new_call_id
 from .call_id_codec import write_id
 from .outcome import CallOutcome, CallOutcomes, OpenCall, SeenText, malformed_text, place_of
 from .policy import AnswerPolicy

@@ -13,8 +13,7 @@ from ..answer.operations import Arguments, CallOpened, Content, Image, Op, Reaso
 from ..errors import ToolCallError
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
-from ..wire.content_parts import with_plain_content
-from ..wire.openai import Fields
+from ..wire.openai import Fields, with_plain_content
 from ..wire.sse import DONE
 from . import said
 from .choice import AnswerOutcome, ChoiceAnswer

@@ -26,7 +26,7 @@ from ..response.release_gate import Hold, hold_for
 from ..settings import Settings
 from ..usage.pending_count import meter_for
 from ..wire import openai
-from ..wire.letting_go import let_go
+from ..wire.json_input import let_go
 from . import prompt
 from .backend_memory import BackendMemory
 from .constraints import answer_schema

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..formats.models import returned
 from ..formats.prompt.thoughts import Returned, Thoughts
-from ..wire.content_parts import thought_in
+from ..wire.openai import thought_in
 
 _log = logging.getLogger("toolcall_middleware")
 _FIELDS = ("reasoning_content", "reasoning")

@@ -9,6 +9,8 @@ import html
 import json
 import math
 import re
+import secrets
+import string
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +19,6 @@ import msgspec
 
 from ..errors import ToolCallError, status_of
 from .json_input import LARGE
-from .new_call_id import new_call_id
 
 Fields = dict[str, msgspec.Raw]
 
@@ -345,3 +346,92 @@ def read_error(data: bytes, status: int | None = None) -> ToolCallError:
         type=kind if isinstance(kind, str) and kind else None,
         extra={name: item for name, item in fields.items() if name not in _ENVELOPE} if fields is inner else None,
     )
+
+
+# -- content that is a list of parts where OpenAI's API has a string ---------------------------------------------------
+# Mistral's servers write thoughts so, Databricks' all that gpt-oss says.
+
+
+THOUGHTS = frozenset({"thinking", "reasoning"})
+"""Types of the parts that hold a thought."""
+_TEXTS = frozenset({"text", "output_text"})
+
+
+def thought_in(part: Any) -> str:
+    """What a part says of a thought; empty where it is no such part."""
+    if not isinstance(part, dict) or part.get("type") not in THOUGHTS:
+        return ""
+    said = next((part[name] for name in (part["type"], "text", "summary") if name in part), None)
+    if isinstance(said, list):  # text parts within
+        return "".join(text for inner in said if isinstance(inner, dict) and isinstance(text := inner.get("text"), str))
+    return said if isinstance(said, str) else ""
+
+
+def with_plain_content(said: Fields) -> Fields:
+    """A message or delta with the text of its parts as `content` and their thoughts behind its `reasoning`; `said`
+    itself where its content is no list, or one with other parts.
+    """
+    if bytes(said.get("content", b""))[:1] != b"[":
+        return said
+    texts: list[str] = []
+    thoughts: list[str] = []
+    for part in read_value(said["content"]) or ():
+        if not isinstance(part, dict):
+            return said
+        text = part.get("text")
+        if part.get("type") in THOUGHTS:
+            thoughts.append(thought_in(part))
+        elif part.get("type") in _TEXTS and isinstance(text, str):
+            texts.append(text)
+        else:
+            return said
+    made = {**said, "content": raw("".join(texts)) if texts else NULL}
+    if thought := "".join(thoughts):
+        made["reasoning"] = raw((read_text(said.get("reasoning")) or "") + thought)
+    return made
+
+
+# -- the id of a call that has none ------------------------------------------------------------------------------------
+
+
+ALPHABET = string.digits + string.ascii_letters
+PREFIX = "call_"
+_LENGTH = 24
+# A random byte is a character of the alphabet; those above its last multiple are left out, or some were likelier.
+_FAIR = 256 - 256 % len(ALPHABET)
+_CHARACTERS = bytes(ord(ALPHABET[byte % len(ALPHABET)]) for byte in range(256))
+_UNFAIR = bytes(range(_FAIR, 256))
+
+
+def new_call_id() -> str:
+    """`call_` and 24 random characters."""
+    characters = b""
+    while len(characters) < _LENGTH:
+        # At once: `secrets.choice` asks the system for each character, and a call begins with this.
+        characters += secrets.token_bytes(2 * _LENGTH).translate(_CHARACTERS, _UNFAIR)
+    return PREFIX + characters[:_LENGTH].decode("ascii")
+
+
+# -- the text that a call of a custom tool means -----------------------------------------------------------------------
+# A model is shown such a tool as a function of one string, `input`.
+
+
+def free_text(arguments: str) -> str:
+    """The input in a call's arguments: `input`, the only text under another name, or a text by itself.
+
+    What is none of these is the text.
+    """
+    try:
+        value: Any = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    match value:
+        case str():
+            return value
+        case {"input": str(text)}:
+            return text
+        case dict() if not value:
+            return ""
+        case dict() if len(value) == 1 and isinstance(text := next(iter(value.values())), str):
+            return text
+    return arguments

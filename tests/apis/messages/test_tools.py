@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from tests.apis.fed import MessagesFace
 from toolcall_middleware.apis.messages.client.tools import read_tools, typed_tool
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.wire.json_reader import ANTHROPIC, Reader
+from toolcall_middleware.wire.json_input import ANTHROPIC, Reader
 
 from .chat import READ, body, chat_of, recorded
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...errors import ToolCallError
 from ...wire import openai
-from ...wire.new_call_id import ALPHABET, new_call_id
+from ...wire.openai import ALPHABET, new_call_id
 from ..context_errors import CONTEXT, is_context_error
 
 _ID_CHARACTERS = frozenset(ALPHABET + "_-.:")

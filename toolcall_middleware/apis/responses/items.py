@@ -16,8 +16,7 @@ import msgspec
 
 from ...errors import kind, refusal, shown
 from ...wire import openai
-from ...wire.json_input import written_arguments
-from ...wire.json_reader import Reader
+from ...wire.json_input import Reader, written_arguments
 from ..deferred_tools import definitions, named_in
 from .tools import FIELD, ITEM_TYPES, Kind, OfferedTools, arguments_of, shell_text
 

@@ -10,9 +10,7 @@ from typing import Any
 from ...errors import kind, refusal, shown
 from ...model import DEFERRED_FIELD
 from ...wire import openai
-from ...wire.json_input import read_fields
-from ...wire.json_reader import OPENAI, Raw, Reader
-from ...wire.letting_go import let_go
+from ...wire.json_input import OPENAI, Raw, Reader, let_go, read_fields
 from ..face import FaceRequest
 from .items import History, Paths, encode
 from .tools import Names, OfferedTools, ToolReader, chat_choice

@@ -20,7 +20,7 @@ import msgspec
 from ...errors import ToolCallError, kind, refusal, shown
 from ...json_schema.pattern import text_pattern
 from ...model import DEFERRED_FIELD, LOADED_FIELD
-from ...wire.json_reader import Reader
+from ...wire.json_input import Reader
 
 # -- what the model calls a tool, and what the client calls it ---------------------------------------------------------
 # Chat completions have one list of names, Responses have namespaces and tools without a name. A name inside a namespace

@@ -30,8 +30,7 @@ from ...answer.operations import (
     Step,
 )
 from ...errors import ToolCallError
-from ...wire.free_text import free_text
-from ...wire.new_call_id import new_call_id
+from ...wire.openai import free_text, new_call_id
 from ..context_errors import CONTEXT, is_context_error
 from ..serial import Kind as Block
 from ..serial import Serial, tokens_of, whole_text

@@ -23,7 +23,7 @@ from ...settings import Settings
 from ...usage.tokenizers.base import APPROXIMATE
 from ...usage.tokenizers.load import load
 from ...wire import openai
-from ...wire.new_call_id import new_call_id
+from ...wire.openai import new_call_id
 from ..backend_memory import BackendMemory
 from ..constraints import answer_schema
 from ..tool_support import WINDOW

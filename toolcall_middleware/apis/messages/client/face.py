@@ -14,7 +14,7 @@ from typing import Any
 from ....errors import ToolCallError
 from ....model import DEFERRED_FIELD
 from ....wire import openai
-from ....wire.new_call_id import PREFIX, new_call_id
+from ....wire.openai import PREFIX, new_call_id
 from ...face import FaceReply, FaceRequest, StreamedFace
 from ...passage import Passage
 from ..passed import PassedWriter, passed_body

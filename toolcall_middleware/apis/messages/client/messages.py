@@ -15,9 +15,7 @@ from typing import Any
 
 from ....errors import ToolCallError, refusal, shown
 from ....wire import openai
-from ....wire.json_input import written_arguments
-from ....wire.json_reader import ANTHROPIC, Reader
-from ....wire.letting_go import let_go
+from ....wire.json_input import ANTHROPIC, Reader, let_go, written_arguments
 from ...deferred_tools import definitions, named_in
 from . import tools as client_tools
 from .tools import Declared, Toolbox

@@ -14,8 +14,7 @@ from typing import Any
 
 from ....errors import ToolCallError
 from ....wire import openai
-from ....wire.json_input import read_fields
-from ....wire.json_reader import ANTHROPIC, Reader
+from ....wire.json_input import ANTHROPIC, Reader, read_fields
 from .messages import Thinking, read_messages, read_thinking
 from .tools import chat_choice, chat_tools, read_tools
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ....errors import ToolCallError, refusal, shown
 from ....model import DEFERRED_FIELD, LOADED_FIELD
-from ....wire.json_reader import ANTHROPIC, Reader
+from ....wire.json_input import ANTHROPIC, Reader
 
 _log = logging.getLogger("toolcall_middleware")
 

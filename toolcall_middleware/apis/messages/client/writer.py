@@ -28,7 +28,7 @@ from ....answer.operations import (
 from ....errors import ToolCallError, is_ours
 from ....model import DEFERRED_FIELD
 from ....wire import openai
-from ....wire.new_call_id import new_call_id
+from ....wire.openai import new_call_id
 from ...context_errors import context_fault
 from ...face import FaceReply
 from ...serial import Kind, Serial, tokens_of, whole_text

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ....errors import ToolCallError, refusal
-from ....wire.json_reader import Reader
+from ....wire.json_input import Reader
 from ....wire.openai import encode
 from ...upstream import NO_RESULT
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....errors import ToolCallError, refusal
-from ....wire.json_reader import Reader
+from ....wire.json_input import Reader
 from ....wire.openai import encode
 from .messages import Conversation, convert
 from .models import Abilities, Thinking, abilities

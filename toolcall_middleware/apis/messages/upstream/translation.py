@@ -10,8 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ....wire.json_input import read_fields, without_lone_surrogates
-from ....wire.json_reader import OPENAI, Reader
+from ....wire.json_input import OPENAI, Reader, read_fields, without_lone_surrogates
 from ....wire.openai import read_object, read_value
 from ...passage import Passage
 from ...upstream import TranslatedRequest
