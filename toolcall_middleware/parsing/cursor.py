@@ -25,6 +25,7 @@ that is forgotten makes the result depend on how the text is cut.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator
 from typing import Protocol, TypeVar
 
@@ -34,20 +35,17 @@ from .sink import ArgumentsReader, Sink
 MAX_GAP = 256  # characters of white space and stray text that are looked through
 _MAX_MARKER = 64
 
-_BRACKETS = "}]` \t\r\n"
-
-COMMENT = frozenset("/#")
-"""What a comment begins with."""
+_STRAY = "}]` \t\r\n"
 
 
-def behind_comments(s: str, i: int, markers: tuple[str, ...], *, last: bool) -> int | None:
-    """Where the first of `markers` stands behind a call: behind comments from `s[i]` on, or in the last of them.
+def _after_comments(s: str, i: int, markers: tuple[str, ...], *, last: bool) -> int | None:
+    """The index of the first of `markers` after the comments at `s[i]`, or in the last of them.
 
-    -1 where none does, None where more must be seen. Stray closing brackets and a fence's end are passed over.
+    -1 where none is there, None where more must be seen. Stray closing brackets and a fence's end are passed over.
     """
     k, limit = i, i + MAX_GAP
     while True:
-        while k < min(len(s), limit) and s[k] in _BRACKETS:
+        while k < min(len(s), limit) and s[k] in _STRAY:
             k += 1
         if s.startswith(markers, k):
             return k
@@ -203,6 +201,37 @@ class Cursor:
         text = self.s[self.i : k]
         self.i = k + len(marker)
         return text
+
+    def near(self, pattern: re.Pattern[str]) -> Steps[re.Match[str] | None]:
+        """The first match of `pattern`, if one follows soon."""
+        while (m := pattern.search(self.s, self.i, self.i + MAX_GAP)) is None:
+            if self.last or len(self.s) >= self.i + MAX_GAP:
+                return None
+            yield from self.more()
+        return m
+
+    def closer(self, markers: tuple[str, ...], around: tuple[str, ...] = (), stray: str = _STRAY) -> Steps[str]:
+        """Go behind the first of `markers` that follows a call, and return it; empty where none does.
+
+        Before it may be stray closing brackets, a fence's end (`stray`) and comments. Without it, they may be before
+        one of `around`, which is not read. Half a marker at the end of the text is markup too.
+        """
+        every = (*markers, *around)
+        while True:
+            s, k = self.s, self.i
+            limit = min(len(s), k + MAX_GAP)
+            while k < limit and s[k] in stray and not s.startswith(markers, k):
+                k += 1
+            after = _after_comments(s, k, every, last=self.last) if s[k : k + 1] in ("/", "#") else k
+            if after is not None:
+                k = max(k, after)
+                if self.take(markers, k):
+                    return next(marker for marker in markers if s.startswith(marker, k))
+                half = k < self.i + MAX_GAP and self.begins(every, k)
+                if not half or self.last:
+                    self.i = len(s) if half else k if s.startswith(around, k) else self.i
+                    return ""
+            yield from self.more()
 
     # -- the call that is open -----------------------------------------------------------------------------------------
 

@@ -38,12 +38,10 @@ class CallArguments:
             i = self._reader.feed(s, i, out)
             if self._written is not None:
                 self._written.append(s[begun:i])
-        if isinstance(self._reader, JsonReader):
-            self.stuck = self._reader.stuck
+        self.stuck = self._reader.stuck
         self.done = self._reader.done
         self.repaired = self._reader.repaired
-        if self.done and isinstance(self._reader, StringArguments):
-            self.cut = self._reader.cut
+        self.cut = self.done and self._reader.cut
         return i, self._leave(out)
 
     @property
@@ -54,8 +52,7 @@ class CallArguments:
     @property
     def is_cut(self) -> bool:
         """Whether `close` would find them cut. Before a marker, an object without anything is an empty one."""
-        empty = self.stuck and isinstance(self._reader, JsonReader) and self._reader.is_empty
-        return self._reader.cut and not empty
+        return self._reader.cut and not (self.stuck and self._reader.is_empty)
 
     @property
     def settled(self) -> bool:
@@ -66,7 +63,7 @@ class CallArguments:
     def doubtful(self) -> bool:
         """Whether this looks like no JSON: `{invalid json}`."""
         reader = self._reader
-        return isinstance(reader, JsonReader) and (reader.doubtful or (reader.stuck and not reader.settled))
+        return reader.doubtful or (reader.stuck and not reader.settled)
 
     @property
     def is_data(self) -> bool:
@@ -92,8 +89,7 @@ class CallArguments:
     def release(self) -> str:
         """What is held, as it stands. Nothing, where it may mean that there are no arguments."""
         out = list(self._whole or ())
-        if isinstance(self._reader, JsonReader):
-            self._reader.release(out)
+        self._reader.release(out)
         text = "".join(out)
         return "" if self._whole is not None and may_be_none(text) else text
 

@@ -19,8 +19,7 @@ import re
 from collections.abc import Callable
 
 from ...json_schema.types import declared_types
-from ..cursor import COMMENT, Cursor, NotACall, Steps, TextOver, behind_comments
-from ..patterns import anywhere
+from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..values.json_spelling import quoted
 from .call_arguments import CallArguments
 from .harmony_words import Words, called
@@ -63,7 +62,6 @@ _ROLE_PART = re.compile(r"[ ]?\Z|[ ][a-z]{1,10}\Z")
 _MAX_HEADER = 256
 _NULL = re.compile(r"null(?!\w)")
 _NULL_PART = re.compile(r"n(?:u(?:ll?)?)?\Z")
-_BRACES = anywhere(r"(?:\}\s{0,64}){0,16}")  # more than were opened
 _SELF, _USER = "self", "user"
 _NOBODY = frozenset({"assistant", _USER, _SELF, "all"})
 # Muse's, where no tool has that name: whether what it is told is a thought.
@@ -328,7 +326,7 @@ class _Message:
         if _is_json(s, j):
             self.called = None
             yield from cursor.call(name, None, CallArguments(s[j], _ENDS, cursor.sink.arguments))
-            yield from self._behind_call()
+            yield from cursor.closer(_ENDS)
             return
         self.start()
         if s[j] == "<":
@@ -342,7 +340,7 @@ class _Message:
             yield from self._text(self._say_plain)
             self.end_plain()
         yield
-        yield from self._behind_call()
+        yield from cursor.closer(_ENDS)
 
     def _beside(self, j: int) -> bool | None:
         """Whether the text at `j` stands before a call's tags in this message; None: more must be seen."""
@@ -363,22 +361,6 @@ class _Message:
         key = keys[0] if keys else "input"
         alone = not isinstance(required, list) or all(other == key for other in required)
         return key if alone and "string" in declared_types(schema, key) else ""
-
-    def _behind_call(self) -> Steps[None]:
-        """Behind a call's arguments: its end, or the next message."""
-        cursor = self._cursor
-        while True:
-            yield from self._some()
-            j = _BRACES.match(cursor.s, cursor.behind_space(_MAX_HEADER)).end()
-            if cursor.s[j : j + 1] in COMMENT:
-                behind = behind_comments(cursor.s, j, _ENDS, last=cursor.last)
-                if behind is None:
-                    yield from cursor.more()
-                    continue
-                j = max(j, behind)
-            if cursor.take(_ENDS, j) or cursor.last or not cursor.begins(_ENDS, j):
-                return
-            yield from cursor.more()
 
 
 def _is_json(s: str, j: int) -> bool:

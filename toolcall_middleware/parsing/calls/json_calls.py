@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..cursor import COMMENT, MAX_GAP, Cursor, NotACall, Steps, TextOver, Unreadable, behind_comments
+from ..cursor import MAX_GAP, Cursor, NotACall, Steps, TextOver, Unreadable
 from ..patterns import WHITE_SPACE
 from ..values.json_reader import JsonReader
 from ..values.json_spelling import decode
@@ -31,7 +31,7 @@ _HALF_KEY, _HALF_NAME = re.compile(r"\w*"), re.compile(r"[^\s<>{}\[\]]*")
 _TOO_MANY = re.compile(r"\}[}\s]{0,64}(?:(?=\]|,\s{0,64}\{)|(?P<open>(?:,\s{0,64})?\Z))")
 _FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n")
 _FENCE_BEGUN = re.compile(r"`+[A-Za-z_]*[ \t]*\r?\Z")
-_HEAD = re.compile(r"\{[ \t\r\n]*[\"'](?:name|function|type|id|tool_name|tool_call_id)[\"'][ \t\r\n]*:")
+_HEAD = r"\{[ \t\r\n]*[\"'](?:name|function|type|id|tool_name|tool_call_id)[\"'][ \t\r\n]*:"
 
 
 _OF_MESSAGE = frozenset({"role", "content"})  # what an assistant's message holds besides its calls
@@ -191,69 +191,30 @@ def _no_prose(c: Cursor) -> Steps[None]:
         raise NotACall
 
 
-def _markup_near(c: Cursor, close: tuple[str, ...]) -> Steps[bool]:
-    """Whether a closing marker or another call follows soon."""
-    while True:
-        limit = c.i + MAX_GAP
-        if _HEAD.search(c.s, c.i, limit) or any(c.s.find(marker, c.i, limit) >= 0 for marker in close):
-            return True
-        if c.last or len(c.s) >= limit:
-            return False
-        yield from c.more()
+def _near(close: tuple[str, ...]) -> re.Pattern[str]:
+    """A closing marker, or the beginning of a call (the group `head`)."""
+    return re.compile("|".join((f"(?P<head>{_HEAD})", *map(re.escape, close))))
 
 
 def _find_back(c: Cursor, close: tuple[str, ...], *, in_list: bool) -> Steps[bool]:
-    """Behind a call that broke off: its closing marker, or the list's next call, tells that it was all markup."""
-    while True:
-        i, limit = c.i, c.i + MAX_GAP
-        head = _HEAD.search(c.s, i, limit)
-        end = min([(k, k + len(m)) for m in close if (k := c.s.find(m, i, limit)) >= 0], default=None)
-        if head is not None and (end is None or head.start() < end[0]):
-            if in_list:
-                c.i = head.start()
-                if c.i > i and c.sink.skips_behind_call():
-                    yield
-                return False
-        elif end is not None:
-            c.i = end[1]
-            if c.sink.skips_behind_call():
-                yield
-            return True
-        elif not c.last and len(c.s) < limit:
-            yield from c.more()
-            continue
+    """After a call that broke off: its closing marker, or the list's next call, shows that it was all markup."""
+    m = yield from c.near(_near(close))
+    if m is None or (m["head"] and not in_list):
         yield from _tail(c, close)
         return True
+    begin, c.i = c.i, m.start() if m["head"] else m.end()
+    if c.i > begin and c.sink.skips_behind_call():
+        yield
+    return not m["head"]
 
 
 def _tail(c: Cursor, close: tuple[str, ...]) -> Steps[None]:
-    """The closing marker, with stray closing brackets or a fence's end before it."""
-    while True:
-        s, j = c.s, c.behind_space(MAX_GAP)
-        if j - c.i == MAX_GAP:
-            return
-        if not close:
-            if s.startswith("}", j):
-                c.i = j + 1
-            elif c.last or j < len(s):
-                return
-            else:
-                yield from c.more()
-            continue
-        k, limit = j, min(len(s), j + MAX_GAP)
-        while k < limit and s[k] in "}]` \t\r\n" and not s.startswith(close, k):
-            k += 1
-        behind = behind_comments(s, k, close, last=c.last) if s[k : k + 1] in COMMENT else k
-        if behind is not None:
-            k = max(k, behind)
-            if c.take(close, k):
-                return
-            if k >= j + MAX_GAP or not c.begins(close, k):
-                return
-            if c.last:
-                c.i = len(s)  # half a marker at the end of the text is markup too
-                return
-        yield from c.more()
+    """The closing marker, or stray braces where there is none."""
+    if close:
+        yield from c.closer(close)
+        return
+    while (j := (yield from _next(c))) >= 0 and c.s[j] == "}":
+        c.i = j + 1
 
 
 class _Call:
@@ -301,7 +262,7 @@ class _Call:
             if not self.started:
                 if self.syntax.bare or self.name is None:
                     raise NotACall from None
-                if self.syntax.wrappers and not (yield from _markup_near(self.c, self.syntax.close)):
+                if self.syntax.wrappers and (yield from self.c.near(_near(self.syntax.close))) is None:
                     raise NotACall from None  # a mention of the syntax
                 yield from self._start()  # the name was held, and no arguments have begun
             self.lost = self.repaired = True

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..cursor import COMMENT, MAX_GAP, Cursor, NotACall, Steps, TextOver, behind_comments
+from ..cursor import MAX_GAP, Cursor, NotACall, Steps, TextOver
 from ..patterns import TOOL_NAME, WHITE_SPACE
 from .call_arguments import CallArguments
 
@@ -85,7 +85,7 @@ def read_named(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
             yield
         if lost:
             yield from _find_back(cursor, syntax)
-        if not (yield from _behind_call(cursor, syntax, marked=marked)):
+        if not (yield from _after_call(cursor, syntax, marked=marked)):
             return
 
 
@@ -241,20 +241,16 @@ def _markup_follows(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
 
 
 def _find_back(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
-    """Behind a call that broke off: the next marker, if it stands near, tells that what is between is markup."""
-    markers = (*syntax.item_close, *syntax.around)
-    while (k := cursor.nearest(markers, MAX_GAP)) < 0:
-        if cursor.last or len(cursor.s) >= cursor.i + MAX_GAP:
-            return
-        yield from cursor.more()
-    if k > cursor.i:
-        cursor.i = k
+    """After a call that broke off: the next marker, if it is near, shows that what is between is markup."""
+    m = yield from cursor.near(re.compile("|".join(map(re.escape, (*syntax.item_close, *syntax.around)))))
+    if m is not None and m.start() > cursor.i:
+        cursor.i = m.start()
         if cursor.sink.skips_behind_call():
             yield
 
 
-def _behind_call(cursor: Cursor, syntax: NamedSyntax, *, marked: bool) -> Steps[bool]:
-    """Behind the arguments: a fence's end, the call's closing marker. Whether another call may follow."""
+def _after_call(cursor: Cursor, syntax: NamedSyntax, *, marked: bool) -> Steps[bool]:
+    """After the arguments: a fence's end, the call's closing marker. Whether another call may follow."""
     if not syntax.item and not syntax.item_close:
         if not syntax.reopen:
             return False
@@ -263,33 +259,10 @@ def _behind_call(cursor: Cursor, syntax: NamedSyntax, *, marked: bool) -> Steps[
         if not marked:
             yield from _astray(cursor, syntax.reopen)
         return False
-    closing = syntax.item_close
-    while True:
-        s, k = cursor.s, cursor.i
-        limit = min(len(s), k + MAX_GAP)
-        while k < limit and s[k] in "}`])> \t\r\n" and not s.startswith(closing, k):
-            k += 1
-        if s[k : k + 1] in COMMENT:
-            behind = behind_comments(s, k, syntax.closing, last=cursor.last)
-            if behind is None:
-                yield from cursor.more()
-                continue
-            k = max(k, behind)
-        if cursor.take(closing, k):
-            # What closes a part of the call comes before what closes the call.
-            number = next(number for number, marker in enumerate(closing, start=1) if s.startswith(marker, k))
-            closing = closing[number:]
-            if not closing:
-                return bool(syntax.item)
-            continue
-        if k >= cursor.i + MAX_GAP or not cursor.begins((*closing, *syntax.around), k):
-            break
-        if cursor.last:
-            cursor.i = len(s)  # the end of a fence, or half a marker, where the text ends is markup too
-            return False
-        yield from cursor.more()
-    if syntax.item and s.startswith(syntax.around, k):
-        cursor.i = k
+    closing, around = syntax.item_close, syntax.around if syntax.item else ()
+    while closing and (marker := (yield from cursor.closer(closing, around, "}`])> \t\r\n"))):
+        # What closes a part of the call comes before what closes the call.
+        closing = closing[closing.index(marker) + 1 :]
     return bool(syntax.item)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from ...json_schema.pointer import Scope
 from ...json_schema.types import STRING
@@ -26,8 +25,6 @@ _CALLED = re.compile(r"[ ]?name[ ]?=[ ]?[\"']([^\"'\n]{1,256})[\"']")
 _MAX_DEPTH = 32
 _MAX_GAP = 256
 _LONG = 600  # characters: more than white space before a tag, and the tag, may have
-_SHORT = 500  # characters: fewer than a tag may have
-_BEGUN = frozenset({"", "<", "</"})
 _CONTAINERS = {"array": "[]", "object": "{}"}
 
 
@@ -51,20 +48,48 @@ def read_nested(c: Cursor, mark: str, block: str) -> Steps[None]:
             return
         c.start(name)
         yield
-        arguments = _Elements(c.sink.schema(name) or {}, mark, block)
+        elements = _Elements(c.sink.schema(name) or {}, mark)
         try:
-            yield from c.copy(arguments)
+            m = yield from _arguments(c, elements, mark, block)
         except TextOver:
             # An element that is open may have had more, and a call without any may have had some.
-            whole = not (c.cut or arguments.open)
-            text = arguments.close() if whole else arguments.release()
+            whole = not (c.cut or elements.open)
+            text = elements.close() if whole else elements.release()
             c.end(text, complete=whole, repaired=True, closing=None if whole else ())
             yield
             return
-        c.end(repaired=arguments.repaired, closing=arguments.closing)
+        over, closing = m["name"] != "invoke", (mark + m.group(),) if elements.stack else None
+        c.end(elements.close(), repaired=over or closing is not None, closing=closing)
         yield
-        if arguments.closes_all:
+        if over:
             return
+
+
+def _arguments(c: Cursor, elements: _Elements, mark: str, block: str) -> Steps[re.Match[str]]:
+    """Read elements up to the tag that ends the call, and return that tag."""
+    while True:
+        s = c.s
+        k = s.find(mark, c.i)
+        if k < 0:
+            elements.text(c.upto_half((mark,)))
+            if c.i == len(s):
+                c.sink.flows(elements)
+        else:
+            elements.text(s[c.i : k])
+            c.i, at = k, k + len(mark)
+            m = _TAG.match(s, at)
+            if m is not None:
+                c.i = m.end()
+                if m["close"] and (m["name"] == "invoke" or (m["name"] == block and not elements.is_open(block))):
+                    return m
+                elements.tag(m)
+                continue
+            if c.last or len(s) - at >= _LONG or not _TAG_PART.fullmatch(s, at):
+                elements.text(mark)
+                c.i = at
+                continue
+        c.sink.args(elements.said())
+        yield from c.more()
 
 
 def _opening(c: Cursor, mark: str, block: str) -> Steps[str | None]:
@@ -124,208 +149,119 @@ def _is_call(s: str, k: int, mark: str, *, last: bool) -> bool | None:
 
 
 class _Elements:
-    """Reads a call's arguments. See `CopiedArguments`, and `ArgumentsReader`.
+    """The elements of a call, and the JSON of those that are closed. Reads on as `ArgumentsReader` does within a text.
 
-    closing: the tag that ended the call in an element. closes_all: that tag ends all calls.
+    stack: those that are open.
     """
 
-    __slots__ = (
-        "_block", "_first", "_left", "_mark", "_out", "_pending", "_places", "_root", "_stack", "_streams",
-        "closes_all", "closing", "done", "repaired", "tail",
-    )  # fmt: skip
-    stuck = False
-    cut = False
+    __slots__ = ("_first", "_mark", "_out", "_pending", "_places", "_root", "_streams", "stack")
+    done = False
+    tail = ""
 
-    def __init__(self, parameters: Mapping[str, object], mark: str, block: str) -> None:
+    def __init__(self, parameters: Mapping[str, object], mark: str) -> None:
         self._mark = mark
-        self._block = block
         self._root: Place = ((parameters, Scope(parameters)),)
-        self._stack: list[_Element] = []
+        self.stack: list[_Element] = []
         self._pending: tuple[str, list[str]] | None = None  # a complete argument, whose name may be repeated
         self._streams = False
         self._first = True
         self._places = Places()
         self._out: list[str] = []  # JSON that was not emitted
-        self._left: tuple[str, str] | None = None  # see `leave`
-        self.tail = ""
-        self.done = self.repaired = self.closes_all = False
-        self.closing: tuple[str, ...] | None = None
-
-    @property
-    def streams(self) -> _Elements:
-        """What reads on without the reader of the calls."""
-        return self
 
     @property
     def open(self) -> bool:
         """Whether the arguments may go on: an element is open, or there was none."""
-        return bool(self._stack) or (self._first and self._pending is None)
+        return bool(self.stack) or (self._first and self._pending is None)
 
-    def feed(self, s: str, i: int, /, *, last: bool) -> tuple[int, str]:
-        """(index behind what was read, what leaves)."""
-        i, m = self._read(s, i, last=last)
-        if m is not None:
-            self._end(m)
-            i = m.end()
-        return i, self._said()
+    def is_open(self, name: str) -> bool:
+        """Whether an element of this name is."""
+        return any(element.name == name for element in self.stack)
+
+    def said(self) -> str:
+        """The JSON to emit."""
+        text = "".join(self._out)
+        self._out.clear()
+        return text
 
     def close(self) -> str:
         """End the arguments here."""
+        while self.stack:
+            self._shut()
         self._flush()
         self._out.append("{}" if self._first else "}")
-        return self._said()
+        return self.said()
 
     def release(self) -> str:
         """What was held and is complete."""
         if self._first and self._pending is None:
             return "{"
         self._flush()
-        return self._said()
+        return self.said()
 
     def run(self, text: str) -> str | None:
-        """What leaves for more of the arguments; None where a tag in it ends them."""
-        if self._left is not None:
+        """What is emitted for more of a text; None where a tag may be in it."""
+        if self._mark[0] in text:
             return None
-        mark, tail = self._mark, self.tail
-        if tail:
-            # Most pieces are of marks and tags that go on.
-            whole = tail + text
-            if len(whole) <= len(mark):
-                if mark.startswith(whole):
-                    self.tail = whole
-                    return ""
-            elif tail[len(mark) : len(mark) + 1] == "<" and ">" not in text and "<" not in text and len(whole) < _SHORT:
-                self.tail = whole
-                return ""
-            text = whole
-        i, m = self._read(text, 0, last=False)
-        self.tail = text[i:] if m is None else ""
-        if m is None:
-            return self._said()
-        self._left = self._said(), text[i:]
-        return None
+        self.text(text)
+        return self.said()
 
     def leave(self, text: str) -> tuple[str, str]:
-        """What leaves before the tag that ends the call, and the text from that tag on."""
-        left, self._left = self._left or ("", self.tail + text), None
-        self.tail = ""
-        return left
+        """The reader of the tags reads on."""
+        return "", text
 
-    def _read(self, s: str, i: int, *, last: bool) -> tuple[int, re.Match[str] | None]:
-        """Read on: the index of what is not read, and the tag there if it ends the call."""
-        mark = self._mark
-        while True:
-            k = s.find(mark, i)
-            end = k if k >= 0 else len(s) if last else self._kept(s, i)
-            if end > i:
-                self._text(s[i:end])
-            m = self._tag_at(s, k, last=last) if k >= 0 else None
-            if m is None:
-                return end, None
-            if m is False:
-                self._text(mark)
-                i = k + len(mark)
-            elif self._ends(m):
-                return k, m
-            else:
-                self._tag(m)
-                i = m.end()
-
-    def _tag_at(self, s: str, k: int, *, last: bool) -> re.Match[str] | Literal[False] | None:
-        """The tag behind the mark at `k`; False where the mark is text, None where more must be seen."""
-        k += len(self._mark)
-        size = len(s) - k
-        if size <= 2 and s[k:] in _BEGUN:
-            return False if last else None
-        m = _TAG.match(s, k)
-        if m is not None:
-            return m
-        return None if not last and size < _LONG and _TAG_PART.fullmatch(s, k) else False
-
-    def _kept(self, s: str, i: int) -> int:
-        """Where in `s`, from `i`, a mark may begin that is not complete; its end where none does."""
-        mark, n = self._mark, len(s)
-        at = s.find(mark[0], max(i, n - len(mark) + 1))
-        while at >= 0 and not mark.startswith(s[at:]):
-            at = s.find(mark[0], at + 1)
-        return n if at < 0 else at
-
-    def _ends(self, m: re.Match[str]) -> bool:
-        """Whether a tag ends the call."""
-        name = m["name"]
-        if not m["close"] or (name != "invoke" and name != self._block):
-            return False
-        return name == "invoke" or not any(element.name == name for element in self._stack)
-
-    def _end(self, m: re.Match[str]) -> None:
-        self.closing = (self._mark + m.group(),) if self._stack else None
-        self.closes_all = m["name"] != "invoke"
-        self.repaired = self.closes_all or self.closing is not None
-        while self._stack:
-            self._shut()
-        text = self.close()
-        self._out.append(text)
-        self.done = True
-
-    def _said(self) -> str:
-        out = self._out
-        if not out:
-            return ""
-        self._out = []
-        return out[0] if len(out) == 1 else "".join(out)
-
-    def _text(self, text: str) -> None:
+    def text(self, text: str) -> None:
+        """More text of the innermost element."""
         if self._streams:
             self._out.append(quoted(text))
-        elif self._stack:
-            self._stack[-1].text.append(text)
+        elif self.stack:
+            self.stack[-1].text.append(text)
 
-    def _tag(self, m: re.Match[str]) -> None:
+    def tag(self, m: re.Match[str]) -> None:
         """A tag that does not end the call."""
-        name, stack = m["name"], self._stack
+        name, stack = m["name"], self.stack
         if m["close"]:
             if stack and self._plain and name != stack[-1].name:
-                self._text(self._mark + m.group())
+                self.text(self._mark + m.group())
             elif stack:
                 self._shut()
         elif stack and (self._plain or len(stack) >= _MAX_DEPTH):
-            self._text(self._mark + m.group())
+            self.text(self._mark + m.group())
         else:
             self._open(name)
 
     @property
     def _plain(self) -> bool:
         """Whether the innermost element is declared a string, and no container: then tags in it are text."""
-        types = self._stack[-1].types
+        types = self.stack[-1].types
         return "string" in types and not types & _CONTAINERS.keys()
 
     def _open(self, name: str) -> None:
         place = self._child(name)
         types = types_at(place)
-        if not self._stack:
+        if not self.stack:
             if self._pending is not None and self._pending[0] != name:
                 self._flush()
             if types == STRING and self._pending is None:
                 self._streams = True
                 self._lead(name)
                 self._out.append('"')
-        self._stack.append(_Element(name, place, types))
+        self.stack.append(_Element(name, place, types))
 
     def _child(self, name: str) -> Place:
         """What may be an element of this name in the innermost one: a property's value, or an item."""
-        place, inner = self._stack[-1].place if self._stack else self._root, self._places.inner
+        place, inner = self.stack[-1].place if self.stack else self._root, self._places.inner
         return inner(place, name) or inner(place, None)
 
     def _shut(self) -> None:
         """The innermost element is closed."""
-        element = self._stack.pop()
+        element = self.stack.pop()
         if self._streams:
             self._streams = False
             self._out.append('"')
             return
         value = self._value(element)
-        if self._stack:
-            self._stack[-1].inner.setdefault(element.name, []).append(value)
+        if self.stack:
+            self.stack[-1].inner.setdefault(element.name, []).append(value)
         elif self._pending is None:
             self._pending = (element.name, [value])
         else:

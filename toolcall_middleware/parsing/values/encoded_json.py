@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ..patterns import anywhere
 from .json_reader import JsonReader
 from .json_spelling import decode, quoted
@@ -11,6 +13,11 @@ _PLAIN = anywhere(r'[^"\'\\\n]*')
 # Inside double quotes, with escapes that are complete. Not what msgspec refuses to decode.
 _RUN = anywhere(r'(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\["\\/bfnrt])*+')
 _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'"}
+# A lone surrogate stays an escape, which JSON allows. An escape that JSON does not know keeps its backslash.
+_ESCAPE = anywhere(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[\s\S])?")
+_HALF_ESCAPE = re.compile(
+    r"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?))?\Z"
+)
 _NOTHING = frozenset({"", "null", "[]", '""'})
 
 
@@ -24,6 +31,16 @@ def may_be_none(text: str) -> bool:
     return any(way.startswith(text.strip()) for way in _NOTHING)
 
 
+def _meaning(escape: str) -> str:
+    """The text that a complete escape means."""
+    if len(escape) == 2:
+        return _ESCAPED.get(escape[1], escape)
+    units = [int(unit, 16) for unit in escape.split("\\u")[1:]]
+    if len(units) == 2:
+        return chr(0x10000 + ((units[0] & 0x3FF) << 10) + (units[1] & 0x3FF))
+    return escape if 0xD800 <= units[0] < 0xE000 else chr(units[0])
+
+
 class StringArguments:
     """Arguments written as a JSON string that holds a JSON object: decoded and repaired as they arrive.
 
@@ -32,18 +49,27 @@ class StringArguments:
     """
 
     tail = ""
+    stuck = doubtful = is_empty = False  # see `JsonReader`
     __slots__ = (
-        "_bare", "_first", "_held", "_high", "_inner", "_lead", "_over", "_plain", "_quote", "_short", "done",
+        "_bare",
+        "_first",
+        "_half",
+        "_inner",
+        "_lead",
+        "_over",
+        "_plain",
+        "_quote",
+        "_short",
+        "done",
         "repaired",
-    )  # fmt: skip
+    )
 
     def __init__(self) -> None:
         self.done = False
         self.repaired = False
         self._inner = JsonReader()
         self._quote = ""
-        self._held = ""
-        self._high = ""
+        self._half = ""  # an escape that is not complete
         self._first = ""
         self._lead: list[str] = []  # white space before the first character: dropped before an object
         self._plain: list[str] | None = None
@@ -70,7 +96,7 @@ class StringArguments:
 
     def run(self, s: str) -> str | None:
         """As `JsonReader.run`: text without quotes that close, inside of an object."""
-        if self._quote != '"' or self._held or self._first != "{" or self._high or self.done or self._inner.done:
+        if self._quote != '"' or self._half or self._first != "{" or self.done or self._inner.done:
             return None
         if '"' not in s and "\\" not in s:
             return self._inner.run(s)
@@ -85,55 +111,45 @@ class StringArguments:
         return out[0] if len(out) == 1 else "".join(out), text[i:]
 
     def feed(self, s: str, i: int, out: list[str]) -> int:
-        """Read from `s[i]`, the quote first; return the index behind what was read."""
+        """Read from `s[i]`, the quote first; return the index after what was read."""
         if not self._quote:
             self._quote = s[i]
             i += 1
-        before = 0
-        if self._held == "\\":  # read the escape again, with more behind it
-            before = i - 1
-            s, i, self._held = "\\" + s[i:], 0, ""
-        n = len(s)
-        while i < n:
-            if self._over and not s[i].isspace() and s[i] != self._quote:
+        before = i - len(self._half)
+        s, i, self._half = self._half + s[i:], 0, ""
+        quote = self._quote
+        plain = _RUN if quote == '"' else _PLAIN
+        while i < len(s):
+            if self._over and not s[i].isspace() and s[i] != quote:
                 self.close(out)
-                return i + before
-            if not self._held and self._quote == '"':
-                if not i and '"' not in s and "\\" not in s and "\n" not in s:
-                    text, j = s, n  # nearly every piece of a long string
-                else:
-                    j = _RUN.match(s, i).end()
-                    text = s[i:j]
-                    if "\\" in text:
-                        text = decode(f'"{text}"')
-                if text:
-                    if self._first == "{" and not self._high and not self._inner.done:
-                        self._inner_feed(text, out)
-                    else:
-                        self._give(text, out)
-                    i = j
-                    continue
-            if self._held or s[i] == "\\":
-                i = self._escape(s, i, out)
-                continue
-            if s[i] in "\"'":
-                if s[i] == self._quote and self._ends():
-                    self.close(out, ended=True)
-                    return i + 1 + before
+                break
+            j = plain.match(s, i).end()
+            if j > i:
+                text = s[i:j]
+                self._give(decode(f'"{text}"') if "\\" in text else text, out)
+            elif s[i] == "\\":
+                if _HALF_ESCAPE.match(s, i):
+                    self._half = s[i:]
+                    i = len(s)
+                    break
+                j = _ESCAPE.match(s, i).end()
+                self._give(_meaning(s[i:j]), out)
+            elif s[i] == quote and self._ends():
+                self.close(out, ended=True)
+                i += 1
+                break
+            else:
+                self._over = self._over or (s[i] == "\n" and self._inner.done)
                 self._give(s[i], out)
-                if s[i] == self._quote:
+                if s[i] == quote:
                     self.repaired = True
                     self._bare = self._inner.in_string
-                i += 1
-                continue
-            if s[i] == "\n":
-                self._over = self._over or self._inner.done
                 j = i + 1
-            else:
-                j = _PLAIN.match(s, i).end()
-            self._give(s[i:j], out)
             i = j
         return i + before
+
+    def release(self, out: list[str]) -> None:
+        """Nothing is held that could be emitted as it is."""
 
     def close(self, out: list[str], *, ended: bool = False) -> None:
         """The string is over (`ended`: by its quote)."""
@@ -157,58 +173,8 @@ class StringArguments:
             return not self._bare
         return not (inner.depth and inner.wants_string)
 
-    def _escape(self, s: str, i: int, out: list[str]) -> int:
-        """One escape, perhaps begun in an earlier piece."""
-        text = self._held + s[i : i + 6 - len(self._held)]
-        taken = len(self._held)
-        if len(text) < 2:
-            self._held = text
-            return i + 1
-        c = text[1]
-        if c == "u":
-            digits = text[2:6]
-            if not all(digit in "0123456789abcdefABCDEF" for digit in digits):
-                return self._plain_escape("\\u", i, taken, out)
-            if len(digits) < 4:
-                self._held = text
-                return i + len(text) - taken
-            self._held = ""
-            self._unit(int(digits, 16), text, out)
-            return i + 6 - taken
-        plain = _ESCAPED.get(c)
-        return self._plain_escape("\\" + c if plain is None else plain, i, taken, out)
-
-    def _plain_escape(self, text: str, i: int, taken: int, out: list[str]) -> int:
-        """Give `text` for an escape of two characters; digits held behind its `u` are given as they are."""
-        surplus = self._held[2:]
-        self._held = ""
-        self._give(text + surplus, out)
-        return i + max(0, 2 - taken)
-
-    def _unit(self, code: int, text: str, out: list[str]) -> None:
-        """A UTF-16 unit. Two surrogates make a character; a lone one stays an escape, which JSON allows."""
-        if 0xD800 <= code < 0xDC00:
-            high, self._high = self._high, text
-            if high:
-                self._inner_give(high, out)
-            return
-        if 0xDC00 <= code < 0xE000:
-            if self._high:
-                high, self._high = self._high, ""
-                lead = int(high[2:], 16) - 0xD800  # noqa: FURB166 - `\\ud83d` is no prefix that int knows
-                self._inner_give(chr(0x10000 + (lead << 10) + code - 0xDC00), out)
-            else:
-                self._inner_give(text, out)
-            return
-        self._give(chr(code), out)
-
     def _give(self, text: str, out: list[str]) -> None:
-        if self._high:
-            high, self._high = self._high, ""
-            self._inner_give(high, out)
-        self._inner_give(text, out)
-
-    def _inner_give(self, text: str, out: list[str]) -> None:
+        """Read text of the string."""
         if self._plain is not None:
             self._plain.append(text)
             return
@@ -224,8 +190,8 @@ class StringArguments:
             text = start
         if self._inner.done:
             self.repaired = self.repaired or not text.isspace()
-            return
-        self._inner_feed(text, out)
+        else:
+            self._inner_feed(text, out)
 
     def _inner_feed(self, text: str, out: list[str]) -> None:
         end = self._inner.feed(text, 0, out)
