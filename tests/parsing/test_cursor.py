@@ -23,13 +23,11 @@ TEXT = 'a <c>f| {"x": [1, "é"]} </c> b'
 def named(cursor: Cursor) -> Steps[None]:
     """`<c>name|{…}</c>`, of a name of at most eight characters."""
     cursor.start((yield from cursor.upto("|", 8)))
-    yield
     while (k := cursor.behind_space()) == len(cursor.s):
         yield from cursor.more()
     cursor.i = k
     yield from cursor.copy(CallArguments(cursor.s[k]))
     cursor.end()
-    yield
     while not cursor.take(("</c>",), cursor.behind_space()):
         if cursor.last or not cursor.begins(("</c>",), cursor.behind_space()):
             return
@@ -86,13 +84,11 @@ def test_the_end_of_the_text_ends_the_call() -> None:
 def test_a_reader_may_end_its_call_itself_where_the_text_is_over() -> None:
     def steps(c: Cursor) -> Steps[None]:
         c.start("f")
-        yield
         try:
             while True:
                 yield from c.more()
         except TextOver:
             c.end('{"cut": true}' if c.cut else "{}")
-        yield
 
     for cut, arguments in ((False, "{}"), (True, '{"cut": true}')):
         events = read(scanner([opener("<c>", steps)]), "<c>", cut=cut)

@@ -5,18 +5,16 @@ A reader is a generator (`Steps`) that goes straight through its syntax and move
     def _calls(c: Cursor) -> Steps[None]:
         name = yield from c.upto("|", 64)
         c.start(name)
-        yield  # the start is reported
         while (k := c.behind_space()) == len(c.s):
             yield from c.more()
         c.i = k
         yield from c.copy(CallArguments(c.s[k]))
         c.end()
-        yield  # so is the end
 
-It yields directly after it has reported a start or an end, and nowhere else by itself: `more` waits for text. Two
-exceptions leave it. `NotACall`: what was read since the opening marker, or since the last call, is text. `TextOver`:
-the text is over. It is raised where the reader waits; a reader that knows better than the driver how its call ends
-catches it. Else the driver closes the open call, or cuts it where the model was cut off.
+It yields nowhere else than in `more`, which waits for text. Two exceptions end it. `NotACall`: what was read since the
+opening marker, or since the last call, is text. `TextOver`: the text is over. It is raised where the reader waits; a
+reader that knows better than the driver how its call ends catches it. Else the driver closes the open call, or cuts it
+where the model was cut off.
 
 White space before a tag stays unread until the tag is decided on (`k = c.behind_space()`, then `c.i = …`): of a call
 that is refused it is text. A test for "this follows" needs one for "this may follow", closing tags too. Each one
@@ -30,7 +28,7 @@ from collections.abc import Callable, Generator
 from typing import Protocol, TypeVar
 
 from .patterns import WHITE_SPACE
-from .sink import ArgumentsReader, Sink
+from .sink import ArgumentsReader, Mode, Sink
 
 MAX_GAP = 256  # characters of white space and stray text that are looked through
 _MAX_MARKER = 64
@@ -70,7 +68,7 @@ def _after_comments(s: str, i: int, markers: tuple[str, ...], *, last: bool) -> 
 
 _T = TypeVar("_T")
 Steps = Generator[None, None, _T]
-"""The generator of a part of a syntax: yields as said above, and returns what it has found."""
+"""The generator of a part of a syntax: it yields where it waits, and returns what it has found."""
 Make = Callable[["Cursor"], Steps[None]]
 """Begins a reader at a cursor behind the opening marker."""
 
@@ -116,7 +114,7 @@ class Cursor:
     After each yield `s` is another text, which begins at what was `i`: other indices into `s` are void.
     """
 
-    __slots__ = ("_open", "arguments", "at_start", "cut", "i", "last", "opening", "over", "s", "sink")
+    __slots__ = ("_ends", "_mark", "_open", "arguments", "at_start", "cut", "i", "last", "opening", "over", "s", "sink")
 
     def __init__(self, sink: Sink, opening: str = "", *, at_start: bool = False) -> None:
         self.sink = sink
@@ -127,15 +125,26 @@ class Cursor:
         self.s = ""
         self.i = 0
         """The text before it is read."""
-        self.last = False
-        """Whether `s` holds all text that is left."""
+        self.last = self._ends = False
+        """Whether `s` holds all text that is left, and what is not decided is to be decided on."""
         self.over = False
         """Whether the reader is being finished: `more` raises TextOver."""
         self.cut = False
-        """Whether the model was cut off. Known when `over` is."""
+        """Whether the model was cut off. Known when `last` is."""
         self.arguments: CopiedArguments | None = None
         """The reader of the open call's arguments."""
         self._open = False
+        self._mark = 0
+
+    def at(self, s: str, i: int, *, last: bool, cut: bool) -> None:
+        """Go to `s[i]`. last: no text follows `s`."""
+        self.s, self.i, self._mark = s, i, i
+        self.cut, self._ends = cut, last
+        self._decide()
+
+    def _decide(self) -> None:
+        # In a call that was cut off, what is not decided stays so: what was emitted is then a beginning.
+        self.last = self._ends and (self.over or not (self.cut and self.sink.mode is Mode.CALL))
 
     # -- the text here -------------------------------------------------------------------------------------------------
 
@@ -235,10 +244,17 @@ class Cursor:
 
     # -- the call that is open -----------------------------------------------------------------------------------------
 
+    def taken(self) -> str:
+        """The text that was read since the sink was last told of it."""
+        raw, self._mark = self.s[self._mark : self.i], self.i
+        return raw
+
     def start(self, name: str, call_id: str | None = None) -> None:
-        """A call's name is complete. The reader yields next."""
+        """A call's name is complete."""
         self._open = True
+        self.sink.consumed(self.taken())
         self.sink.start(name, call_id)
+        self._decide()
 
     def call(self, name: str, call_id: str | None, arguments: CopiedArguments) -> Steps[None]:
         """Read a call from its arguments on. The name is held until they begin as an object does.
@@ -261,11 +277,9 @@ class Cursor:
         self.start(name, call_id)
         self.arguments = arguments
         self.sink.args(text)
-        yield
         if not arguments.done:
             yield from self.copy(arguments)
         self.end()
-        yield
 
     def copy(self, arguments: CopiedArguments) -> Steps[None]:
         """Read the open call's arguments, up to their end or to where they break off."""
@@ -290,7 +304,7 @@ class Cursor:
         repaired: bool = False,
         closing: tuple[str, ...] | None = None,
     ) -> None:
-        """The open call is over; `text` is the last of its arguments. The reader yields next.
+        """The open call is over; `text` is the last of its arguments.
 
         closing: see `WrittenArguments.take`.
         """
@@ -299,7 +313,15 @@ class Cursor:
         self.sink.args(text)
         complete = complete and not (arguments is not None and arguments.cut)
         repaired = repaired or (complete and arguments is not None and arguments.repaired)
+        self.sink.consumed(self.taken())
         self.sink.end(complete=complete, repaired=repaired, closing=closing)
+        self._decide()
+
+    def skip_to(self, k: int) -> None:
+        """Go to `k`, after a call that broke off: the text up to there is its markup, or text as the call is."""
+        self.sink.consumed(self.taken())
+        self.i = k
+        self.sink.skip(self.taken())
 
     def text_over(self) -> None:
         """End the open call, if one is: it is closed, or cut where the model was cut off within it."""
@@ -326,43 +348,35 @@ class CursorReader:
         self._cursor = cursor
         self._steps = steps  # it knows the cursor and not this: no cycle
 
-    def step(self, s: str, i: int, /, *, last: bool) -> int:
-        """Read `s` from `i`; return the index after what was read.
+    def step(self, s: str, i: int, /, *, last: bool, cut: bool = False) -> int:
+        """Read `s` from `i`; return the index after what was read. cut: the model did not end the text itself.
 
-        It returns at once after a start or an end was reported to the sink. An index below `len(s)` without that, and
-        without `done` or `failed`, means that the rest is too short to decide on; it is offered again with more text
-        (or `last`: there is no more).
+        An index below `len(s)` without `done` or `failed` means that the rest is too short to decide on; it is offered
+        again with more text (or `last`: there is no more).
         """
-        cursor = self._cursor
-        cursor.s = s
-        cursor.i = i
-        cursor.last = last
-        try:
-            for _ in self._steps:
-                return cursor.i
-        except NotACall as error:
-            self.failed = True
-            if isinstance(error, Unreadable):
-                cursor.sink.tell_unreadable(error.name)
-        else:
-            self.done = True
-        return cursor.i
+        self._cursor.at(s, i, last=last, cut=cut)
+        self._resume()
+        return self._cursor.i
 
     def finish(self, *, cut: bool) -> None:
-        """Report the end of the text; `cut` says that the model did not end by itself.
-
-        It is called again while a start or an end is reported. Sets `failed` where what was read since the last call
-        could not have become another one: then it is text.
+        """Report the end of the text. Sets `failed` where what was read since the last call could not have become
+        another one: then it is text.
         """
+        self._cursor.over = True
+        self._cursor.at("", 0, last=True, cut=cut)
+        self._resume()
+
+    def _resume(self) -> None:
         cursor = self._cursor
-        cursor.over = cursor.last = True
-        cursor.cut = cut
-        cursor.s, cursor.i = "", 0
         try:
-            next(self._steps, None)
+            for _ in self._steps:
+                break
+            else:
+                self.done = True
+        except TextOver:
+            cursor.text_over()
         except NotACall as error:
             self.failed = True
             if isinstance(error, Unreadable):
                 cursor.sink.tell_unreadable(error.name)
-        except TextOver:
-            cursor.text_over()
+        cursor.sink.consumed(cursor.taken())

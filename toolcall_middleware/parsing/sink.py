@@ -47,15 +47,11 @@ _HOLD, _CALL, _TEXT, _DROP, _REFUSED = Mode
 class Sink:
     """Collects the events of one parser.
 
-    A body reports a start or an end at the end of a step; `settle` then first accounts for the raw text of that
-    step and applies the change after it, so that the two never mix.
+    The cursor accounts for the raw text up to a start or an end before it reports it: the two never mix.
     """
 
     __slots__ = (
         "_any_arguments",
-        "_change",
-        "_closes",
-        "_closing",
         "_ended",
         "_ended_at",
         "_kept",
@@ -66,8 +62,8 @@ class Sink:
         "_unknown",
         "_unknown_name",
         "arguments",
+        "call_began",
         "calls",
-        "changed",
         "coerced",
         "committed",
         "emit_text",
@@ -109,15 +105,12 @@ class Sink:
         self.opening = 0  # characters of `held` that opened the body
         self.calls = 0  # calls started in this answer
         self.committed = False  # whether the body at hand has decided that there is a call
-        self.changed = False
         self.says_more = False  # behind this markup the text of a message begins, which is read as any other
         self.in_messages = False  # the answer consists of messages with headers (harmony)
         self.flow: ArgumentsReader | None = None  # reads the next text: see `flows`
         self.emit_text = emit_text
+        self.call_began: Callable[[], str] = str  # takes the white space before a call that goes out
         self.schema = schema  # a tool's `parameters` by its name
-        self._change: tuple[str, str | None, list[str]] | tuple[bool, bool] | None = None
-        self._closes = False
-        self._closing: tuple[str, ...] | None = None
         self.written: str | None = None  # the name of the call at hand as the model wrote it, if it was another
         self.in_reasoning = False
         self.learned: tuple[str, ...] = ()  # spellings of the model's own that a family has met in this answer
@@ -153,107 +146,8 @@ class Sink:
         if self._tells_unknown:
             self.events.append(UnknownCall(name if self._meant is None else self._meant(name), malformed=True))
 
-    def start(self, name: str, id: str | None = None) -> None:  # noqa: A002 - the field's term
-        """A call's name is complete. What was consumed since the last decision belongs to it."""
-        self.changed = True
-        self._change = (name, id, [])
-
-    def args(self, text: str) -> None:
-        """A piece of the open call's arguments."""
-        if self.changed and self._change is not None and len(self._change) == 3:
-            self._change[2].append(text)
-        elif text and self.mode is _CALL:
-            self.events.append(CallArgs(text))
-
-    def flows(self, reader: ArgumentsReader) -> None:
-        """All text was read, and what comes next is more of the open call's arguments.
-
-        Until `reader` is done or does not go on, it may be given text directly, and what it puts out are arguments.
-        """
-        if self.mode is _CALL and not self.changed and not self.keep_raw and self.arguments is None:
-            self.flow = reader
-
-    def end(self, *, complete: bool = True, repaired: bool = False, closing: tuple[str, ...] | None = None) -> None:
-        """The open call is over. closing: see `WrittenArguments.take`."""
-        self.changed = True
-        self._closing = closing
-        self._change = (complete, repaired)
-
-    def skips_behind_call(self) -> bool:
-        """What this step has read past stands behind a call that broke off: its markup, or text where it is refused.
-
-        Whether it is refused; the step is over then.
-        """
-        if self._refused:
-            self.mode = _TEXT
-            self.changed = True
-        return self._refused
-
-    def closes(self) -> bool:
-        """What was consumed behind the last call, and in this step, is the end of what holds the calls: its markup,
-        where it returns true. The step is over then. Behind a call that is refused it is not known whose it is.
-        """
-        self.changed = self._closes = self.committed and not self._refused
-        return self._closes
-
-    def accept(self) -> None:
-        """What was consumed and will be is markup, whether or not a call comes; text leaves by `emit_text`."""
-        self.committed = True
-        self.held = []
-        self.opening = 0
-        self.mode = _DROP
-
-    def hold_again(self) -> None:
-        """What is consumed from here on may be a call once more. The step is over then."""
-        self.changed = True
-
-    def says(self, text: str) -> None:
-        """Text that the calls' own syntax holds, behind calls that have left. It leaves unless all of that does."""
-        if self.committed and not self._refused:
-            self.emit_text(text)
-
-    def emit_reasoning(self, text: str) -> None:
-        """Text of a reasoning channel."""
-        if text:
-            self.events.append(Reasoning(text, channel=True))
-
-    def end_reasoning(self) -> None:
-        """The text of that channel is over."""
-        self.events.append(Reasoning("", markup=True, channel=True))
-
-    def settle(self, raw: str) -> None:
-        """A step has consumed `raw` and ended with a start, an end, or neither."""
-        self.consumed(raw)
-        if not self.changed:
-            return
-        self.changed = False
-        if self._closes:
-            self._closes = False
-            self.ends_with("".join(self.held))
-            self.held = []
-            return
-        change, self._change = self._change, None
-        if change is None:
-            self.mode = _HOLD  # a refused call has ended
-            return
-        if len(change) == 3:
-            self._start(*change)
-        else:
-            self._end(*change)
-
-    def consumed(self, raw: str) -> None:
-        """Raw text that the body has consumed without deciding anything."""
-        if self.mode is _CALL or self.mode is _REFUSED:
-            if self.keep_raw:
-                self._kept.write(raw)
-            if self.arguments is not None:
-                self.arguments.passes(raw)
-        elif self.mode is _HOLD:
-            self.held.append(raw)
-        elif self.mode is _TEXT and raw:
-            self.emit_text(raw)
-
-    def _start(self, name: str, call_id: str | None, args: list[str]) -> None:
+    def start(self, name: str, call_id: str | None = None) -> None:
+        """A call's name is complete. The text that was consumed since the last decision belongs to it."""
         self.report_end()
         self.coerced = self._refused = False
         raw = "".join(self.held)
@@ -265,14 +159,12 @@ class Sink:
             self.calls += 1
             self.committed = True
             self.mode = _CALL
+            gap = self.call_began()
             if self.keep_raw:
-                self._kept.write(raw)
+                self._kept.write(gap + raw)
             if self.arguments is not None:
                 self.arguments.begin()
             self.events.append(CallStart(name, call_id, None, self.written, self.in_reasoning))
-            text = "".join(args)
-            if text:
-                self.events.append(CallArgs(text))
             return
         if self._tells_unknown and self._unknown != "error":
             self._unknown_name = name
@@ -292,8 +184,22 @@ class Sink:
         if raw:
             self.emit_text(raw)
 
-    def _end(self, complete: bool, repaired: bool) -> None:  # noqa: FBT001 - a pair from the queue above
-        written = "" if self.arguments is None else self.arguments.take(self._closing)
+    def args(self, text: str) -> None:
+        """A piece of the open call's arguments."""
+        if text and self.mode is _CALL:
+            self.events.append(CallArgs(text))
+
+    def flows(self, reader: ArgumentsReader) -> None:
+        """All text was read, and what comes next is more of the open call's arguments.
+
+        Until `reader` is done or does not go on, it may be given text directly, and what it puts out are arguments.
+        """
+        if self.mode is _CALL and not self.keep_raw and self.arguments is None:
+            self.flow = reader
+
+    def end(self, *, complete: bool = True, repaired: bool = False, closing: tuple[str, ...] | None = None) -> None:
+        """The open call is over. closing: see `WrittenArguments.take`."""
+        written = "" if self.arguments is None else self.arguments.take(closing)
         if self.mode is _CALL:
             end = CallEnd(complete, repaired, coerced=self.coerced, written=written)
             if self.keep_raw:
@@ -308,12 +214,57 @@ class Sink:
         self._refused = self.mode is _TEXT
         self.mode = _HOLD
 
-    # -- the raw text of a call, where it is kept ------------------------------------------------------------------
+    def skip(self, raw: str) -> None:
+        """`raw` follows a call that broke off: it is the call's markup, or text where the call is refused."""
+        if not self._refused:
+            self.consumed(raw)
+        elif raw:
+            self.emit_text(raw)
 
-    def begins_with(self, text: str) -> None:
-        """White space that stands before the call that has just begun."""
-        if self.keep_raw and text:
-            self._kept.write(text + self._kept.take())
+    def close(self) -> None:
+        """The text after the last call ends what holds the calls. After a refused call its owner is not known."""
+        if self.committed and not self._refused:
+            self.ends_with("".join(self.held))
+            self.held = []
+
+    def accept(self) -> None:
+        """What was consumed and will be is markup, whether or not a call comes; text leaves by `emit_text`."""
+        self.committed = True
+        self.held = []
+        self.opening = 0
+        self.mode = _DROP
+
+    def hold(self) -> None:
+        """The text that is consumed from here on may be a call once more."""
+        self.mode = _HOLD
+
+    def says(self, text: str) -> None:
+        """Text that the calls' own syntax holds, behind calls that have left. It leaves unless all of that does."""
+        if self.committed and not self._refused:
+            self.emit_text(text)
+
+    def emit_reasoning(self, text: str) -> None:
+        """Text of a reasoning channel."""
+        if text:
+            self.events.append(Reasoning(text, channel=True))
+
+    def end_reasoning(self) -> None:
+        """The text of that channel is over."""
+        self.events.append(Reasoning("", markup=True, channel=True))
+
+    def consumed(self, raw: str) -> None:
+        """Raw text that the body has consumed without deciding anything."""
+        if self.mode is _CALL or self.mode is _REFUSED:
+            if self.keep_raw:
+                self._kept.write(raw)
+            if self.arguments is not None:
+                self.arguments.passes(raw)
+        elif self.mode is _HOLD:
+            self.held.append(raw)
+        elif self.mode is _TEXT and raw:
+            self.emit_text(raw)
+
+    # -- the raw text of a call, where it is kept ------------------------------------------------------------------
 
     def ends_with(self, text: str) -> None:
         """More markup of the call whose end waits."""

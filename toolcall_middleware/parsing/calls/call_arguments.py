@@ -106,7 +106,6 @@ def literal_call(cursor: Cursor, name: str, notation: Notation, opening: str) ->
     arguments = LiteralReader(notation, opening, sink.schema(name), sink.offered)
     cursor.start(name)
     sink.args("{")
-    yield
     cursor.i += 1  # the bracket: it is part of the arguments
     try:
         yield from cursor.copy(arguments)
@@ -115,4 +114,3 @@ def literal_call(cursor: Cursor, name: str, notation: Notation, opening: str) ->
         cursor.end(said, complete=not cursor.cut, repaired=arguments.repaired, closing=())
     else:
         cursor.end(closing=())
-    yield

@@ -77,7 +77,7 @@ def read_message(c: Cursor, opening: str = "", *, tags: str = "") -> Steps[None]
     try:
         yield from message.read()
     except TextOver:
-        yield from message.text_over()
+        message.text_over()
         raise
 
 
@@ -123,7 +123,7 @@ class _Message:
         elif self.called is not None:
             yield from self._call()
 
-    def text_over(self) -> Steps[None]:
+    def text_over(self) -> None:
         """The text ends in the message."""
         cursor = self._cursor
         if self.header in _STARTS or (cursor.cut and self.header not in {None, _TO}):
@@ -133,10 +133,8 @@ class _Message:
             self.end_thought()
         if self.called is not None:
             self.start()
-            yield
         elif self.plain and not cursor.cut:
             self.end_plain()
-            yield
 
     def start(self) -> None:
         """The call starts."""
@@ -330,16 +328,13 @@ class _Message:
             return
         self.start()
         if s[j] == "<":
-            yield
             cursor.end("{}")
         else:
             # As for gpt-oss's own `python`.
             cursor.sink.args(f'{{"{quoted(self._text_key(name))}": "')
             self.plain = True
-            yield
             yield from self._text(self._say_plain)
             self.end_plain()
-        yield
         yield from cursor.closer(_ENDS)
 
     def _beside(self, j: int) -> bool | None:

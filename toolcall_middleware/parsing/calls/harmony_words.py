@@ -95,8 +95,8 @@ class Words:
             self._thinks = channel == _ANALYSIS
             yield from self._text(cursor.sink.emit_reasoning if self._thinks else cursor.sink.emit_text)
             self.end_thought()
-            cursor.sink.hold_again()
-            yield
+            cursor.sink.consumed(cursor.taken())
+            cursor.sink.hold()
 
     def end_thought(self) -> None:
         """The reasoning is over, if there is any."""

@@ -202,9 +202,7 @@ def _find_back(c: Cursor, close: tuple[str, ...], *, in_list: bool) -> Steps[boo
     if m is None or (m["head"] and not in_list):
         yield from _tail(c, close)
         return True
-    begin, c.i = c.i, m.start() if m["head"] else m.end()
-    if c.i > begin and c.sink.skips_behind_call():
-        yield
+    c.skip_to(m.start() if m["head"] else m.end())
     return not m["head"]
 
 
@@ -248,30 +246,30 @@ class _Call:
                     raise NotACall
                 if said := text_beside(self.beside):
                     self.c.sink.says(said)
-                if self.c.sink.closes():
-                    yield
+                self.c.sink.consumed(self.c.taken())
+                self.c.sink.close()
                 return
             if not self.started:
                 if self.syntax.bare and not self.args_ended:
                     raise NotACall
                 if not self.args_ended and self.syntax.wrappers:
                     yield from _no_prose(self.c)
-                yield from self._start()
-            yield from self._end(complete=True)
+                self._start()
+            self._end(complete=True)
         except _Broken:
             if not self.started:
                 if self.syntax.bare or self.name is None:
                     raise NotACall from None
                 if self.syntax.wrappers and (yield from self.c.near(_near(self.syntax.close))) is None:
                     raise NotACall from None  # a mention of the syntax
-                yield from self._start()  # the name was held, and no arguments have begun
+                self._start()  # the name was held, and no arguments have begun
             self.lost = self.repaired = True
-            yield from self._end(complete=True)
+            self._end(complete=True)
         except TextOver:
-            yield from self._text_over()
+            self._text_over()
             raise
 
-    def _text_over(self) -> Steps[None]:
+    def _text_over(self) -> None:
         """An open call is closed, repaired where the model ended by itself; without one, it may be none."""
         cut = self.c.cut
         if self.is_list:
@@ -283,9 +281,8 @@ class _Call:
             return
         args = None if self.args_ended else self.args
         in_args = args is not None
-        begun = self.started
         if args is not None and cut:
-            if not begun and args.is_data:
+            if not self.started and args.is_data:
                 raise Unreadable(self.name or "")
             self._put(args.release(), settled=True)
         elif args is not None:
@@ -293,12 +290,10 @@ class _Call:
             self.cut = args.cut
             self.args_ended = True
         if not self.started:
-            yield from self._start()
-        elif not begun:
-            yield
+            self._start()
         self.repaired = self.repaired or not (in_args and cut)
         ended = not cut and (self.args_ended or not self.due)
-        yield from self._end(complete=ended)
+        self._end(complete=ended)
 
     def _half_word(self) -> bool:
         if self.half is None or self.half[0] == "skip":
@@ -362,7 +357,7 @@ class _Call:
                 raise NotACall
             yield from self._entries()
         elif syntax.keyed and self.name is None and not (key in syntax.names and quoted):
-            yield from self._set_name(key)
+            self._set_name(key)
             yield from self._arguments(char)
         elif key == "function" and char == "{" and outer:
             yield from self._members(outer=False)
@@ -370,7 +365,7 @@ class _Call:
             name = yield from self._decoded("name")
             if not isinstance(name, str) or not name:
                 raise NotACall
-            yield from self._set_name(name)
+            self._set_name(name)
         elif key in syntax.ids and quoted:
             value = yield from self._decoded("id", key)
             if isinstance(value, (str, int)) and not isinstance(value, bool):
@@ -414,7 +409,7 @@ class _Call:
         except ValueError:
             raise _Broken from None
 
-    def _set_name(self, name: str) -> Steps[None]:
+    def _set_name(self, name: str) -> None:
         self.name = name
         if self.syntax.bare:
             defines = self.early is not None and _SCHEMA.match("".join(self.early)) is not None
@@ -422,9 +417,9 @@ class _Call:
                 raise NotACall
         # Otherwise the name is held until the arguments show what they are.
         if self.early is not None or (not self.syntax.bare and self.c.sink.takes_any(name)):
-            yield from self._start()
+            self._start()
 
-    def _start(self) -> Steps[None]:
+    def _start(self) -> None:
         name, early = self.name or "", "".join(self.early or ())
         if early and not early.startswith("{") and not self.c.sink.takes_any(name):
             raise Unreadable(name)
@@ -432,7 +427,6 @@ class _Call:
         self.unsettled = self.early = None
         self.c.start(name, self.id)
         self.c.sink.args(early)
-        yield
 
     def _arguments(self, char: str) -> Steps[None]:
         c, syntax = self.c, self.syntax
@@ -452,8 +446,7 @@ class _Call:
                 out += args.close(marked=c.s.startswith(syntax.close, c.i))
             if syntax.bare and not self.started and args.done and args.is_data:
                 raise NotACall
-            if self._put(out, settled=args.settled):
-                yield
+            self._put(out, settled=args.settled)
             if args.done:
                 break
             if not waits and c.i == len(c.s) and args.streams and self.early is None and self.unsettled is None:
@@ -463,8 +456,8 @@ class _Call:
         self.cut = args.cut
         self.args_ended = True
 
-    def _put(self, out: str, *, settled: bool) -> bool:
-        """A piece of arguments; whether the call has started with it."""
+    def _put(self, out: str, *, settled: bool) -> None:
+        """A piece of arguments, with which the call may start."""
         if self.unsettled is not None:
             self.unsettled.append(out)
             early = "".join(self.unsettled)
@@ -479,7 +472,6 @@ class _Call:
                 self.started = True
                 self.c.start(self.name or "", self.id)
                 self.c.sink.args(early)
-                return True
         elif self.early is not None:
             self.early.append(out)
             self.early_size += len(out)
@@ -487,7 +479,6 @@ class _Call:
                 raise NotACall
         else:
             self.c.sink.args(out)
-        return False
 
     def _entries(self) -> Steps[None]:
         """The list of calls that this object wraps, or the one call that stands in its place."""
@@ -520,13 +511,12 @@ class _Call:
             c.i += 1
         self.is_list, self.wraps = False, True
 
-    def _end(self, *, complete: bool) -> Steps[None]:
+    def _end(self, *, complete: bool) -> None:
         beside = ""
         if complete and not self.args_ended:
             beside = arguments_beside(self.beside, self.c.sink.schema(self.name or "")) or "{}"
             self.repaired = self.repaired or beside != "{}"
         self.c.end(beside, complete=complete and not self.cut, repaired=self.repaired)
-        yield
 
 
 def arguments_beside(members: Mapping[str, str], schema: Mapping[str, Any] | None) -> str:

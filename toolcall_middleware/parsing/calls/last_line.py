@@ -11,7 +11,7 @@ import re
 from ..cursor import Cursor, CursorReader, Make, NotACall, Steps
 from ..events import CallArgs, CallEnd, CallStart, Event
 from ..patterns import anywhere
-from ..sink import Mode, Sink
+from ..sink import Sink
 
 MAX_HELD = 1 << 16
 """Characters of a line that is held until the text ends: a longer one is text."""
@@ -22,48 +22,31 @@ def read_last_line(cursor: Cursor, make: Make, ends: tuple[str, ...]) -> Steps[N
 
     ends: what may follow them besides white space, because it ends the call or the turn.
     """
-    events: list[Event] = []
-    inner = Sink(cursor.sink.offered, cursor.sink.schema, _drop, unknown="text", keep_raw=False)
-    inner.events = events
+    refused: list[str] = []  # the text of calls that are not for the client
+    inner = Sink(cursor.sink.offered, cursor.sink.schema, refused.append, unknown="text", keep_raw=False)
     place = Cursor(inner)
     body = CursorReader(place, make(place))
     read = 0
     while not body.done:
         before = cursor.i
-        refused = _step(cursor, inner, body)
+        cursor.i = body.step(cursor.s, before, last=cursor.last)
+        inner.flow = None
         read += cursor.i - before
         if body.failed or refused or read > MAX_HELD or (cursor.last and not body.done):
             raise NotACall
         if not body.done:
             yield from cursor.more()
-    if not (yield from _nothing_behind(cursor, ends)) or not all(map(_is_clean, events)):
+    if not (yield from _nothing_behind(cursor, ends)) or not all(map(_is_clean, inner.events)):
         raise NotACall
-    for event in events:
+    for event in inner.events:
         match event:
             case CallStart(name, call_id):
-                cursor.sink.start(name, call_id)
-                yield
+                cursor.start(name, call_id)
             case CallArgs(text):
                 cursor.sink.args(text)
             case CallEnd():
                 cursor.sink.coerced = event.coerced
-                cursor.sink.end(complete=event.complete, repaired=event.repaired)
-                yield
-
-
-def _step(cursor: Cursor, inner: Sink, body: CursorReader) -> bool:
-    """Let the reader of the calls go on, as `text.markup.Markup.read` does; whether one of them was refused."""
-    while True:
-        begin = cursor.i
-        cursor.i = body.step(cursor.s, begin, last=cursor.last)
-        changed = inner.changed
-        inner.settle("")
-        inner.held.clear()
-        inner.flow = None
-        if inner.mode is Mode.TEXT:  # asked of each step: the end of the call ends it
-            return True
-        if not changed or body.done or body.failed:
-            return False
+                cursor.end(complete=event.complete, repaired=event.repaired)
 
 
 def _nothing_behind(cursor: Cursor, ends: tuple[str, ...]) -> Steps[bool]:
@@ -86,7 +69,3 @@ def _nothing_behind(cursor: Cursor, ends: tuple[str, ...]) -> Steps[bool]:
 def _is_clean(event: Event) -> bool:
     """Whether this is no end of a call that had to be repaired: what is no JSON is data, or code."""
     return not isinstance(event, CallEnd) or (event.complete and not event.repaired)
-
-
-def _drop(_text: str) -> None:
-    """A call that is refused is text: all of it is, and leaves as such."""

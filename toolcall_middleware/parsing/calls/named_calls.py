@@ -70,7 +70,6 @@ def read_named(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
                 yield from _markup_follows(cursor, syntax)
         except TextOver:
             cursor.start(*named)
-            yield
             raise
         fresh = False
         lost = bool(syntax.item_close)
@@ -80,9 +79,7 @@ def read_named(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
             lost = lost and arguments.stuck
         else:
             cursor.start(*named)
-            yield
             cursor.end("{}")
-            yield
         if lost:
             yield from _find_back(cursor, syntax)
         if not (yield from _after_call(cursor, syntax, marked=marked)):
@@ -244,9 +241,7 @@ def _find_back(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
     """After a call that broke off: the next marker, if it is near, shows that what is between is markup."""
     m = yield from cursor.near(re.compile("|".join(map(re.escape, (*syntax.item_close, *syntax.around)))))
     if m is not None and m.start() > cursor.i:
-        cursor.i = m.start()
-        if cursor.sink.skips_behind_call():
-            yield
+        cursor.skip_to(m.start())
 
 
 def _after_call(cursor: Cursor, syntax: NamedSyntax, *, marked: bool) -> Steps[bool]:

@@ -47,7 +47,6 @@ def read_nested(c: Cursor, mark: str, block: str) -> Steps[None]:
         if name is None:
             return
         c.start(name)
-        yield
         elements = _Elements(c.sink.schema(name) or {}, mark)
         try:
             m = yield from _arguments(c, elements, mark, block)
@@ -56,11 +55,9 @@ def read_nested(c: Cursor, mark: str, block: str) -> Steps[None]:
             whole = not (c.cut or elements.open)
             text = elements.close() if whole else elements.release()
             c.end(text, complete=whole, repaired=True, closing=None if whole else ())
-            yield
             return
         over, closing = m["name"] != "invoke", (mark + m.group(),) if elements.stack else None
         c.end(elements.close(), repaired=over or closing is not None, closing=closing)
-        yield
         if over:
             return
 

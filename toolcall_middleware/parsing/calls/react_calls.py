@@ -37,11 +37,9 @@ def read_react(cursor: Cursor) -> Steps[None]:
     cursor.start(name)
     cursor.arguments = arguments
     cursor.sink.args("".join(early))
-    yield
     if not arguments.done:
         yield from cursor.copy(arguments)
     cursor.end()
-    yield
     yield from _behind(cursor, fenced=fenced)
 
 

@@ -46,7 +46,6 @@ def read_slots(c: Cursor, layout: Layout) -> Steps[None]:
         if call is None:
             return
         first = False
-        yield
         yield from call.read()
         if call.closed_all:
             return
@@ -235,7 +234,7 @@ class _Call:
         self.half = False  # the text is over in the first slot's tag
         self.in_value = self.repaired = self.cut = self.closed_all = False
         self.seen: set[str] = set()
-        c.sink.start(name)
+        c.start(name)
 
     def read(self) -> Steps[None]:
         """The call, after its opening tag."""
@@ -248,14 +247,13 @@ class _Call:
                 yield from self._slots()
         except TextOver:
             self._text_over()
-        yield
 
     def _text_over(self) -> None:
         """A call that ends in a value, or whose model was cut off, is cut; any other is closed."""
         args, sink = self.args, self.c.sink
         if self.c.cut or self.half or self.in_value or (args is not None and args.is_cut):
             sink.args(args.release() if args is not None else "{" if self.first else "")
-            sink.end(complete=False, repaired=True, closing=())
+            self.c.end(complete=False, repaired=True, closing=())
             return
         if args is not None:
             sink.args(args.close())
@@ -266,7 +264,7 @@ class _Call:
         self.c.sink.args("" if self.whole else "{}" if self.first else "}")
         self.closed_all = bool(close) and close == self.layout.close
         closing = (close,) if self.repaired else None  # else the arguments need no repair
-        self.c.sink.end(complete=not self.cut, repaired=self.repaired or not closed, closing=closing)
+        self.c.end(complete=not self.cut, repaired=self.repaired or not closed, closing=closing)
 
     def _slots(self) -> Steps[None]:
         """Slot after slot, up to the call's end."""

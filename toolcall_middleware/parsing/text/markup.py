@@ -94,20 +94,11 @@ class Markup:
 
     def read(self, s: str, i: int, *, last: bool) -> int:
         """Let the reader go on from `s[i]`; the index behind what it took. It is through where `over` says so."""
-        body, sink = self.body, self._sink
+        body = self.body
         assert body is not None  # noqa: S101 - checked by the caller
-        while True:
-            # In a call that was cut off, what is not decided stays so: what has left is then a beginning.
-            j = body.step(s, i, last=last and not (self.cut and sink.mode is Mode.CALL))
-            if not sink.changed:
-                if j > i:
-                    sink.consumed(s[i:j])
-                    self.moved = True
-                return j
-            self._settle(s[i:j])
-            i = j
-            if body.done or body.failed:
-                return i
+        j = body.step(s, i, last=last, cut=self.cut)
+        self.moved = self.moved or j > i
+        return j
 
     @property
     def over(self) -> bool:
@@ -135,17 +126,7 @@ class Markup:
         """The text is over, and the reader has not come to an end: what is left."""
         body, sink = self.body, self._sink
         assert body is not None  # noqa: S101 - checked by the caller
-        while True:
-            body.finish(cut=self.cut)
-            if not sink.changed:
-                break
-            # A start and an end may both be due, each reported by one call.
-            open_before = sink.mode is Mode.CALL
-            sink.settle("")
-            if sink.mode is not Mode.CALL:
-                break
-            if not open_before:
-                self._call_began()
+        body.finish(cut=self.cut)
         self._drop_lone_marker("")
         self.without_half_close("")
         # Behind a call, what could become another one is markup.
@@ -167,17 +148,6 @@ class Markup:
         sink.held = []
         sink.ends_with(left)
         return ""
-
-    def _settle(self, raw: str) -> None:
-        self._sink.settle(raw)
-        self.moved = True
-        if self._sink.mode is Mode.CALL:
-            self._call_began()
-
-    def _call_began(self) -> None:
-        out = self._out
-        self._sink.begins_with("".join(out.gap))
-        out.call_began()
 
     def _drop_lone_marker(self, rest: str) -> bool:
         """Where the text was cut off right behind a marker, or a comma between calls, that is no content."""

@@ -78,13 +78,14 @@ class Output:
         """What waited is settled: the next gap may be as long again."""
         self._gap_size = 0
 
-    def call_began(self) -> None:
-        """A call leaves: no text stands before what follows."""
+    def call_began(self) -> str:
+        """A call is emitted: no text precedes what follows. Returns the white space before the call."""
         self.recent.clear()
-        self.gap = []
+        gap = self.take_gap()
         self._gap_size = 0
         self.in_gap = True
         self.at_start = False
+        return gap
 
     def open_reasoning(self, opening: str, close: str) -> None:
         """The tag `opening` leaves. What follows is reasoning, up to `close`."""

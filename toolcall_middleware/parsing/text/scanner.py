@@ -73,6 +73,7 @@ class Scanner:
             offered, schema, out.emit, unknown=unknown_tool, keep_raw=keep_raw, keep_complete=keep_complete,
             keep_arguments=keep_arguments, any_arguments=any_arguments, tell_unknown=tell_unknown, meant=meant,
         )  # fmt: skip
+        sink.call_began = out.call_began
         self._prose = Prose(out)
         self._markup = Markup(sink, out)
         self._code = Code(compiled, self._prose, self._markup, sink, names)
