@@ -10,7 +10,7 @@ import pytest
 
 from toolcall_middleware.parsing.calls.call_arguments import CallArguments
 from toolcall_middleware.parsing.cursor import Cursor, CursorReader, NotACall, Steps, TextOver
-from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text
+from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text, UnknownCall
 from toolcall_middleware.parsing.sink import Sink
 from toolcall_middleware.parsing.text.scanner import Scanner
 
@@ -93,6 +93,19 @@ def test_a_reader_may_end_its_call_itself_where_the_text_is_over() -> None:
     for cut, arguments in ((False, "{}"), (True, '{"cut": true}')):
         events = read(scanner([opener("<c>", steps)]), "<c>", cut=cut)
         assert events == [CallStart("f"), CallArgs(arguments), CallEnd()]
+
+
+def test_a_refused_call_that_starts_where_the_text_is_over_is_reported() -> None:
+    def steps(c: Cursor) -> Steps[None]:
+        try:
+            while True:
+                yield from c.more()
+        except TextOver:
+            c.start("f")
+            c.end("{}")
+
+    events = read(scanner([opener("<c>", steps)], {"g": {}}, tell_unknown=True), "<c>")
+    assert events == [Text("<c>"), UnknownCall("f")]
 
 
 def test_a_text_that_ends_where_more_is_needed_is_no_call() -> None:

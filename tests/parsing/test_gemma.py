@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.calls.gemma_calls import GemmaSyntax, read_gemma
+from toolcall_middleware.parsing.calls.literal_calls import GemmaSyntax, read_gemma
 
 from .bodies import Reader, hostile, opener, started
 from .meter import PARSING, Meter

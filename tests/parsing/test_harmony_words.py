@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.formats.families.harmony import HARMONY
 from toolcall_middleware.formats.registry import for_model, get
-from toolcall_middleware.parsing.calls.harmony_words import called
+from toolcall_middleware.parsing.calls.harmony_messages import called
 from toolcall_middleware.parsing.events import Event, Stop
 
 from .bodies import Reader, hostile, started

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.calls.pythonic_calls import PythonicSyntax, read_python
+from toolcall_middleware.parsing.calls.literal_calls import PythonicSyntax, read_python
 from toolcall_middleware.parsing.text.grammar import Opener as GrammarOpener
 from toolcall_middleware.parsing.text.grammar import Where
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..model import ToolSet
+from ..parsing.calls.fork import read_last_line
 from ..parsing.calls.json_calls import JsonCallSyntax, read_json
-from ..parsing.calls.last_line import read_last_line
+from ..parsing.calls.literal_calls import PythonicSyntax, read_python
 from ..parsing.calls.named_calls import NamedSyntax, read_named
-from ..parsing.calls.pythonic_calls import PythonicSyntax, read_python
 from ..parsing.cursor import Cursor, Make, Steps
 from ..parsing.patterns import PYTHON_NAME
 from ..parsing.text.grammar import Grammar, Opener, Where, beginnings

@@ -161,6 +161,11 @@ class Cursor:
         if self.over:
             raise TextOver
 
+    def some(self) -> Steps[None]:
+        """Wait until there is text that was not read."""
+        while self.i == len(self.s):
+            yield from self.more()
+
     def char(self) -> Steps[str]:
         """The next character that is not white space; the cursor is at it."""
         while True:

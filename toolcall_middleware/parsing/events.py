@@ -59,7 +59,7 @@ class CallEnd(msgspec.Struct, frozen=True, gc=False):
     `raw` is the call as the model wrote it, markup included, where the parser was asked to keep it.
     `coerced` is true when a value was given the type that the tool's schema asks for.
     `written` are the arguments as the model wrote them, in its syntax, where the parser was asked to keep these (see
-    written_arguments.py); nothing where they need no repair and are no JSON.
+    `sink.WrittenArguments`); nothing where they need no repair and are no JSON.
     """
 
     complete: bool = True

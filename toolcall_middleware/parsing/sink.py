@@ -10,7 +10,6 @@ import msgspec
 
 from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text, UnknownCall
 from .text_buffer import Gathered
-from .written_arguments import WrittenArguments
 
 
 class ArgumentsReader(Protocol):
@@ -42,6 +41,49 @@ class Mode(enum.Enum):
 
 # A member by its name costs a call of Python code (up to 3.11), and these are asked of each chunk.
 _HOLD, _CALL, _TEXT, _DROP, _REFUSED = Mode
+
+
+class WrittenArguments:
+    """What a model wrote for a call's arguments, where that is kept for clients that repair arguments themselves.
+
+    Where a syntax has JSON for them, they are that text: the reader of the JSON adds it to `value`. In any other syntax
+    they are all text between the call's opening and its closing marker: brackets and their content (`(x=1, y=)` of
+    Python, `{x:1` of Gemma), elements (`<parameter=x>1`), or a message's text. No reader gathers that: the sink does.
+    """
+
+    __slots__ = ("_behind_name", "value")
+
+    def __init__(self) -> None:
+        self.value: list[str] = []
+        self._behind_name: list[str] = []
+
+    def forget(self) -> None:
+        """What was read has become no call: it is nobody's arguments."""
+        self.value.clear()
+
+    def begin(self) -> None:
+        """A call has begun. JSON may stand before its name, and stays."""
+        self._behind_name.clear()
+
+    def passes(self, raw: str) -> None:
+        """Text of the call behind its name."""
+        self._behind_name.append(raw)
+
+    def take(self, closing: tuple[str, ...] | None) -> str:
+        """The call is over.
+
+        closing: the markers of which one may stand at its end; None where what stands behind its name is not known to
+        be its arguments, or needs no repair.
+        """
+        text = "".join(self.value)
+        if not text and closing is not None:
+            text = "".join(self._behind_name).lstrip()
+            marker = next((marker for marker in closing if marker and text.endswith(marker)), "")
+            if marker:
+                text = text[: -len(marker)].rstrip()  # the line break before it is layout
+        self.value.clear()
+        self._behind_name.clear()
+        return text
 
 
 class Sink:

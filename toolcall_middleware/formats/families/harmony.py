@@ -13,8 +13,7 @@ from __future__ import annotations
 import re
 
 from ...parsing.calls.fork import read_nothing
-from ...parsing.calls.harmony_messages import read_message
-from ...parsing.calls.harmony_words import read_words
+from ...parsing.calls.harmony_messages import read_message, read_words
 from ...parsing.cursor import Cursor, NotACall, Steps
 from ...parsing.text.grammar import Opener, Where, beginnings
 from .. import reading

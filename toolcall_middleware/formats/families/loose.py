@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from ...parsing.calls.json_calls import JsonCallSyntax, read_json
-from ...parsing.calls.pythonic_calls import PythonicSyntax, read_python
-from ...parsing.calls.react_calls import read_react
+from ...parsing.calls.literal_calls import PythonicSyntax, read_python
+from ...parsing.calls.named_calls import read_react
 from ...parsing.patterns import PYTHON_NAME
 from ...parsing.text.grammar import Opener, Where
 from .. import reading

@@ -18,7 +18,7 @@ import msgspec
 
 from ...json_schema.compact import compact_schema
 from ...model import Tool, ToolCall, ToolResult
-from ...parsing.calls.harmony_words import called
+from ...parsing.calls.harmony_messages import called
 from ...parsing.patterns import PYTHON_NAME
 from ...tool_names import meant_by
 from .. import markup

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ...model import Tool, ToolCall, ToolResult
-from ...parsing.calls.gemma_calls import GemmaSyntax, read_gemma
+from ...parsing.calls.literal_calls import GemmaSyntax, read_gemma
 from ...parsing.cursor import Cursor, Make, Steps
 from ...parsing.text.grammar import Opener, Where
 from ..prompt import escaping

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...parsing.calls.fork import Branch, read_fork, read_nothing
 from ...parsing.calls.json_calls import JsonCallSyntax, read_json
-from ...parsing.calls.pythonic_calls import PythonicSyntax, read_python
+from ...parsing.calls.literal_calls import PythonicSyntax, read_python
 from ...parsing.cursor import Make
 from ...parsing.text.grammar import Opener, Where, beginnings
 

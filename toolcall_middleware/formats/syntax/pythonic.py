@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model import ToolCall
-from ...parsing.calls.pythonic_calls import PythonicSyntax, read_python
+from ...parsing.calls.literal_calls import PythonicSyntax, read_python
 from ...parsing.cursor import Cursor, Steps
 from ...parsing.patterns import PYTHON_NAME
 from ...parsing.text.grammar import Opener

@@ -10,6 +10,9 @@ too: the recipient is wrong.
 LLM-jp's tokenizer puts a space behind every special token: `<|channel|> final<|message|> …`; where a header has it, the
 one that begins the text is none of it.
 
+A backend may leave out the special tokens: their words remain, as in `analysisWe need the weather.assistantcommentary
+to=functions.lookup json{"city": "Paris"}assistantfinalIt is warm.`
+
 Content is read as other text is: a model that was asked for calls in another syntax writes them there.
 """
 
@@ -20,9 +23,9 @@ from collections.abc import Callable
 
 from ...json_schema.types import declared_types
 from ..cursor import Cursor, NotACall, Steps, TextOver
+from ..patterns import anywhere
 from ..values.json_spelling import quoted
 from .call_arguments import CallArguments
-from .harmony_words import Words, called
 
 _STARTS = frozenset({"<|start|>assistant", "<|start|> assistant"})
 _TO = "to="
@@ -155,7 +158,7 @@ class _Message:
         """Whether calls stand first in a message that is addressed to no tool."""
         cursor = self._cursor
         while True:
-            yield from self._some()
+            yield from self._cursor.some()
             j = cursor.behind_space()
             rest = cursor.s[j : j + len(self._tags)]
             if rest == self._tags:
@@ -167,19 +170,14 @@ class _Message:
 
     def _space(self) -> Steps[None]:
         """The space that the tokenizer has put behind the header."""
-        yield from self._some()
+        yield from self._cursor.some()
         self._cursor.i += self._cursor.s[self._cursor.i] == " "
-
-    def _some(self) -> Steps[None]:
-        """Where the text ends, nothing is decided."""
-        while self._cursor.i == len(self._cursor.s):
-            yield from self._cursor.more()
 
     def _header(self) -> Steps[Callable[[str], None] | None]:
         """Whom the text of the message is told; None: it is a call to `called`, or no message."""
         cursor = self._cursor
         while True:
-            yield from self._some()
+            yield from self._cursor.some()
             s, i = cursor.s, cursor.i
             m = _HEADER_END.search(s, i, i + _MAX_HEADER)
             header = (self.header or "") + s[i : m.start() if m else i + _MAX_HEADER]
@@ -245,7 +243,7 @@ class _Message:
         if self._spaced:
             yield from self._space()
         while True:
-            yield from self._some()
+            yield from self._cursor.some()
             s, i = cursor.s, cursor.i
             m, ends = marker.search(s, i), None
             while m is not None and (ends := self._ends(m)) is False:
@@ -294,7 +292,7 @@ class _Message:
         """Behind the header of a call: its text must be JSON, or what a tool takes that takes text."""
         cursor, name = self._cursor, self.called or ""
         while True:
-            yield from self._some()
+            yield from self._cursor.some()
             s, j = cursor.s, cursor.behind_space()
             if j == len(s):
                 cursor.i = j
@@ -360,3 +358,194 @@ class _Message:
 
 def _is_json(s: str, j: int) -> bool:
     return s[j] in "{[\"'" or _NULL.match(s, j) is not None
+
+
+# -- messages without their tokens ---------------------------------------------------------------------------------
+
+_ANALYSIS, _FINAL = "analysis", "final"
+_CHANNELS = (_ANALYSIS, "commentary", _FINAL)
+_ASSISTANT = "assistant"
+_NEXT_WORDS = re.compile(rf"{_ASSISTANT}(?:(?:{'|'.join(_CHANNELS)})| to=functions\.)")
+_WORD_ENDS = tuple(_ASSISTANT + channel for channel in _CHANNELS)
+_BEGINNINGS = (*_WORD_ENDS, f"{_ASSISTANT} to=functions.")
+_LONGEST_WORDS = max(map(len, _BEGINNINGS))
+_HEAD = anywhere(rf"(?:{_ASSISTANT})?(?P<channel>{'|'.join(_CHANNELS)})?")
+# The recipient may stand before the channel, and nothing is left between the two, nor before a type.
+_CALL = re.compile(r"[ ]?to=(?P<to>[^\s<{]{1,256})[ ]{0,2}(?:commentary|analysis)?[ ]{0,2}(?:json|code)?\s{0,64}(?=\{)")
+_GLUED = ("json", "code", "commentary", "analysis")
+_TYPE_PART = "|".join(word[:size] for word in _GLUED for size in range(len(word), 0, -1))
+_TO_PART = re.compile(
+    rf"[ ]?to=[^\s<{{]{{0,256}}(?:[ ]{{1,2}}(?:commentary|analysis)?[ ]{{0,2}}(?:{_TYPE_PART})?)?\s{{0,64}}\Z"
+)
+_CALL_PART = re.compile(rf"[ ]?(?:to?)?\Z|{_TO_PART.pattern}")
+_JSON = re.compile(r"[ ](?:json|code)[ ]?(?=\{)")
+_JSON_PART = re.compile(r"[ ](?:[a-z]{0,4}|(?:json|code)[ ])\Z")
+_RESULT = re.compile(r"functions\.[^\s<]{1,256} to=assistant")
+_RESULT_PART = re.compile(r"functions\.[^\s<]{0,256}(?: [to=assistant]{0,12})?\Z")
+_MAX_GAP = 64
+_MAX_WORDS = 512
+_NAMESPACE = "functions."
+
+
+def called(recipient: str, offered: Callable[[str], bool]) -> str:
+    """The name of the tool that a recipient is. What stands behind it may be glued to it, where a token is missing."""
+    name = written = recipient.removeprefix(_NAMESPACE)
+    while name and not offered(name):
+        name = next((name.removesuffix(word) for word in _GLUED if name.endswith(word)), "")
+    return name or written
+
+
+def read_words(c: Cursor, *, strict: bool = False) -> Steps[None]:
+    """Read the messages of an answer from the header of one on.
+
+    strict: it is one only where it begins a call of an offered tool, if it names a recipient.
+    """
+    yield from Words(c, strict=strict).read()
+
+
+class Words:
+    """The messages while they are read."""
+
+    __slots__ = ("_begins", "_cursor", "_strict", "_thinks", "_to")
+
+    def __init__(self, cursor: Cursor, *, strict: bool = False) -> None:
+        self._cursor = cursor
+        self._to = ""  # the recipient of the call at hand
+        self._strict = strict
+        self._thinks = False
+        self._begins = False  # the text ends in the recipient of a message
+
+    def read(self) -> Steps[None]:
+        """Read all messages, up to the final one or to what is none."""
+        try:
+            yield from self._messages()
+        except TextOver:
+            self.end_thought()
+            if self._begins and self._cursor.cut:
+                self._cursor.sink.accept()  # a message that never came
+            raise
+
+    def _messages(self) -> Steps[None]:
+        cursor = self._cursor
+        while True:
+            channel = yield from self._header()
+            if channel is None:
+                return
+            if not channel:
+                if not (yield from self._call()):
+                    return
+                continue
+            cursor.sink.accept()
+            if channel == _FINAL or (channel != _ANALYSIS and (yield from self._is_json())):
+                cursor.sink.says_more = True
+                return
+            self._thinks = channel == _ANALYSIS
+            yield from self._text(cursor.sink.emit_reasoning if self._thinks else cursor.sink.emit_text)
+            self.end_thought()
+            cursor.sink.consumed(cursor.taken())
+            cursor.sink.hold()
+
+    def end_thought(self) -> None:
+        """The reasoning is over, if there is any."""
+        if self._thinks:
+            self._thinks = False
+            self._cursor.sink.end_reasoning()
+
+    def _header(self) -> Steps[str | None]:
+        """The channel of the message; empty: a call stands here, None: no message does."""
+        cursor = self._cursor
+        while True:
+            yield from cursor.some()
+            s = cursor.s[cursor.i : cursor.i + _MAX_WORDS]
+            head = _HEAD.match(s)
+            at = head.end()
+            call = _CALL.match(s, at)
+            self._begins = call is None and _TO_PART.match(s, at) is not None
+            if not self._begins and (call or cursor.last or not (_CALL_PART.match(s, at) or self._undecided(s))):
+                break
+            yield from cursor.more()
+        channel: str = head["channel"] or ""
+        offered = cursor.sink.offered
+        if call is None:
+            if not channel or s.startswith((" to=", "to="), at):
+                raise NotACall
+        else:
+            if self._strict and not offered(called(call["to"], offered)):
+                raise NotACall
+            self._to = call["to"]
+            channel, at = "", call.end()
+        cursor.i += at
+        self._strict = False
+        return channel
+
+    def _undecided(self, s: str) -> bool:
+        return len(s) < _LONGEST_WORDS and any(begun.startswith(s) for begun in (*_BEGINNINGS, *_CHANNELS))
+
+    def _is_json(self) -> Steps[bool]:
+        """Whether the text of a commentary is JSON, which its header says."""
+        cursor = self._cursor
+        while True:
+            yield from cursor.some()
+            m = _JSON.match(cursor.s, cursor.i)
+            if m is not None:
+                cursor.i = m.end()
+                return True
+            if cursor.last or not _JSON_PART.match(cursor.s, cursor.i):
+                return False
+            yield from cursor.more()
+
+    def _text(self, say: Callable[[str], None]) -> Steps[None]:
+        """A message that is text, up to the next one's header."""
+        cursor = self._cursor
+        while True:
+            yield from cursor.some()
+            s, i = cursor.s, cursor.i
+            m = _NEXT_WORDS.search(s, i)
+            keep = m.start() if m is not None else len(s) if cursor.last else self._sure()
+            if keep > i:
+                say(s[i:keep])
+            cursor.i = keep
+            if m is not None:
+                return
+            yield from cursor.more()
+
+    def _sure(self) -> int:
+        """Up to where no header may have begun."""
+        s = self._cursor.s
+        for at in range(max(self._cursor.i, len(s) - _LONGEST_WORDS), len(s)):
+            if s[at] == "a" and any(begun.startswith(s[at:]) for begun in _BEGINNINGS):
+                return at
+        return len(s)
+
+    def from_call(self, recipient: str) -> Steps[None]:
+        """The same, where the header of a call has been read."""
+        self._to = recipient
+        if (yield from self._call()):
+            yield from self.read()
+
+    def _call(self) -> Steps[bool]:
+        """Behind the header of a call. Whether another message follows."""
+        cursor = self._cursor
+        arguments = CallArguments(cursor.s[cursor.i], _WORD_ENDS, cursor.sink.arguments)
+        yield from cursor.call(called(self._to, cursor.sink.offered), None, arguments)
+        return (yield from self._another())
+
+    def _another(self) -> Steps[bool]:
+        """Whether another message follows a call."""
+        cursor = self._cursor
+        while True:
+            yield from cursor.some()
+            s, j = cursor.s, cursor.behind_space(_MAX_GAP)
+            if _NEXT_WORDS.match(s, j):
+                cursor.i = j
+                return True
+            result = _RESULT.match(s, j)
+            if result is not None:
+                cursor.sink.stopped_at = result.group()
+                cursor.i = result.end()
+                return False
+            rest = s[j : j + _LONGEST_WORDS]
+            begun = any(beginning.startswith(rest) for beginning in (*_BEGINNINGS, _NAMESPACE))
+            if cursor.last or not (begun or _RESULT_PART.match(s, j)):
+                return False
+            yield from cursor.more()

@@ -10,6 +10,7 @@ from ..cursor import MAX_GAP, Cursor, NotACall, Steps, TextOver
 from ..patterns import TOOL_NAME, WHITE_SPACE
 from .call_arguments import CallArguments
 
+_OBSERVATION = "Observation:"
 FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")
 _MAX_NAME = 400
 _MARKUP = "<>{}[]`|"
@@ -65,7 +66,7 @@ def read_named(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
         named, marked = yield from _name(cursor, syntax)
         # The name is emitted once its arguments begin, or nothing but markup follows it: words show a mention.
         try:
-            first = yield from before_arguments(cursor, syntax.before)
+            first, _ = yield from _before_arguments(cursor, syntax.before)
             if not first:
                 yield from _markup_follows(cursor, syntax)
         except TextOver:
@@ -185,8 +186,11 @@ def _second_name(s: str, k: int, written: str, *, last: bool) -> tuple[str, int]
     return written, k
 
 
-def before_arguments(cursor: Cursor, before: tuple[str, ...] = ()) -> Steps[str]:
-    """White space, perhaps markers or a fence; the first character of the arguments. Empty: there are none."""
+def _before_arguments(cursor: Cursor, before: tuple[str, ...] = ()) -> Steps[tuple[str, bool]]:
+    """Skip white space, markers and a fence: the first character of the arguments, which is empty without any, and
+    whether a fence was there.
+    """
+    fenced = False
     while True:
         s, j = cursor.s, cursor.behind_space(MAX_GAP)
         if j == len(s):
@@ -198,7 +202,7 @@ def before_arguments(cursor: Cursor, before: tuple[str, ...] = ()) -> Steps[str]
             if cursor.begins(before, j):
                 if cursor.last:
                     cursor.i = len(s)  # half a marker at the end of the text is markup too
-                    return ""
+                    return "", fenced
                 yield from cursor.more()
                 continue
         if s[j] == "`":
@@ -207,17 +211,17 @@ def before_arguments(cursor: Cursor, before: tuple[str, ...] = ()) -> Steps[str]
                 yield from cursor.more()
                 continue
             if m is not None:
-                cursor.i = m.end()
+                cursor.i, fenced = m.end(), True
                 continue
         if s[j] == "n" and not s.startswith("null", j):
             if cursor.last or not "null".startswith(s[j:]):
-                return ""
+                return "", fenced
             yield from cursor.more()
             continue
         if s[j] not in "{[\"'n":
-            return ""  # the closing marker, the next call, or something else
+            return "", fenced  # the closing marker, the next call, or something else
         cursor.i = j
-        return s[j]
+        return s[j], fenced
 
 
 def _markup_follows(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
@@ -289,3 +293,58 @@ def _astray(cursor: Cursor, markers: tuple[str, ...]) -> Steps[None]:
         cursor.i = keep
         yield from cursor.more()
     cursor.i = len(cursor.s) if k < 0 else k
+
+
+# -- ReAct -------------------------------------------------------------------------------------------------------------
+
+
+def read_react(cursor: Cursor) -> Steps[None]:
+    """Read a call of a ReAct prompt after `Action Input:`; its name follows `Action:`, its input is a JSON object.
+
+        Action: get_weather
+        Action Input: {"city": "Paris"}
+        Observation: …
+
+    The observation is the tool's to make: a model that writes one writes another role's turn.
+    """
+    name = cursor.opening.split("\n")[0].partition(":")[2].strip()
+    first, fenced = yield from _before_arguments(cursor)
+    if first != "{":
+        raise NotACall
+    arguments = CallArguments("{", written=cursor.sink.arguments)
+    early: list[str] = []
+    while not (arguments.settled or arguments.done):
+        # No marker that a tokenizer knows stands before it: it is a call when a first key has come.
+        cursor.i, text = arguments.feed(cursor.s, cursor.i)
+        early.append(text)
+        if arguments.doubtful or (arguments.stuck and not arguments.settled):
+            raise NotACall
+        if not arguments.settled:
+            yield from cursor.more()
+    cursor.start(name)
+    cursor.arguments = arguments
+    cursor.sink.args("".join(early))
+    if not arguments.done:
+        yield from cursor.copy(arguments)
+    cursor.end()
+    yield from _after_react(cursor, fenced=fenced)
+
+
+def _after_react(cursor: Cursor, *, fenced: bool) -> Steps[None]:
+    """Behind the input: the end of its code block, and an observation that the model made up."""
+    ends = ("```",) if fenced else ()
+    while True:
+        j = cursor.behind_space(MAX_GAP)
+        if cursor.take(ends, j):
+            ends = ()
+            continue
+        if cursor.s.startswith(_OBSERVATION, j) and "\n" in cursor.s[cursor.i : j]:
+            cursor.sink.stopped_at = _OBSERVATION
+            return
+        if (
+            cursor.last
+            or not (j == len(cursor.s) or cursor.begins((*ends, _OBSERVATION), j))
+            or j - cursor.i >= MAX_GAP
+        ):
+            return
+        yield from cursor.more()

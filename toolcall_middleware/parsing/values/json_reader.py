@@ -17,15 +17,12 @@ What must be seen to decide is held back: a comma up to the next character, a nu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import TypeVar
+from collections.abc import Callable
+from typing import SupportsIndex
 
+from ..cursor import Steps
 from ..patterns import WHITE_SPACE, anywhere
-from .brackets import Brackets
 from .json_spelling import BEGUN, CONTROL, ESCAPES, LITERALS, NUMBER, quoted, repaired_number
-
-_T = TypeVar("_T")
-_Steps = Generator[None, None, _T]
 
 _VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _AFTER, _COMMA, _OPENED, _STRING, _QUOTE, _WORD, _WORDS, _DONE = range(
     13
@@ -43,6 +40,36 @@ _IN_BLOCK = anywhere(r"[^*<]*")
 _ENDS_STRING = frozenset(",}]\"'<")
 _CLOSING = {"{": "}", "[": "]"}
 _MISSING = {_COLON: ":null", _VALUE: "null", _KEY: '"":null'}
+
+SET, MEMBERS = "<*"
+"""Among the open brackets: that of a set in Python's notation (`{'a', 'b'}`); `**{…}`, whose members are the call's."""
+LISTS = f"[({SET}"
+OPEN = {"{": "{", "[": "[", "(": "[", SET: "["}
+SHUT = {"{": "}", "[": "]", "(": "]", SET: "]", MEMBERS: ""}
+CLOSERS = {"{": "}", "[": "]", "(": ")", SET: "}", MEMBERS: "}"}
+MATES = {"}": f"{{{MEMBERS}{SET}", "]": "[", ")": "("}
+
+
+class Brackets(list[str]):
+    """Open brackets, with a count of each kind: a search through 100,000 of them for each closing one takes hours."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: dict[str, int] = {}
+
+    def append(self, bracket: str) -> None:
+        self._counts[bracket] = self._counts.get(bracket, 0) + 1
+        super().append(bracket)
+
+    def pop(self, index: SupportsIndex = -1) -> str:
+        bracket = super().pop(index)
+        self._counts[bracket] -= 1
+        return bracket
+
+    def __contains__(self, bracket: object) -> bool:
+        return self._counts.get(str(bracket), 0) > 0
 
 
 class _At:
@@ -88,12 +115,12 @@ class _At:
         self.pending.append(self.s[self.i : end])
         self.i = self.mark = end
 
-    def more(self) -> _Steps[None]:
+    def more(self) -> Steps[None]:
         """More text must be seen to decide on the text at `i`."""
         self.flush(self.i)
         yield
 
-    def block(self) -> _Steps[None]:
+    def block(self) -> Steps[None]:
         """The character at `i` cannot belong to JSON."""
         self.stuck = True
         yield from self.more()
@@ -242,7 +269,7 @@ class JsonReader:
 # -- structure -----------------------------------------------------------------------------------------------------
 
 
-def _read(at: _At) -> _Steps[None]:
+def _read(at: _At) -> Steps[None]:
     """The whole value."""
     while at.state != _DONE:
         s = at.s
@@ -272,7 +299,7 @@ def _read(at: _At) -> _Steps[None]:
     at.done = at.settled = True
 
 
-def _value(at: _At, c: str) -> _Steps[None]:
+def _value(at: _At, c: str) -> Steps[None]:
     i, stack = at.i, at.stack
     if c in "\"'":
         yield from _string(at, c, is_key=False)
@@ -294,7 +321,7 @@ def _value(at: _At, c: str) -> _Steps[None]:
         at.state = _AFTER
 
 
-def _key(at: _At, c: str) -> _Steps[None]:
+def _key(at: _At, c: str) -> Steps[None]:
     i = at.i
     if c in "\"'":
         yield from _string(at, c, is_key=True)
@@ -311,7 +338,7 @@ def _key(at: _At, c: str) -> _Steps[None]:
         yield from _word(at, is_key=True)
 
 
-def _colon(at: _At, c: str) -> _Steps[None]:
+def _colon(at: _At, c: str) -> Steps[None]:
     if c == "<":
         yield from at.block()
         return
@@ -335,7 +362,7 @@ def _colon(at: _At, c: str) -> _Steps[None]:
     at.settled = at.settled or not at.doubtful
 
 
-def _after(at: _At, c: str) -> _Steps[None]:
+def _after(at: _At, c: str) -> Steps[None]:
     i = at.i
     if c == ",":
         yield from _comma(at)
@@ -360,7 +387,7 @@ def _behind_comma(at: _At) -> int:
     return _KEY if at.stack[-1] == "{" else _VALUE
 
 
-def _comma(at: _At) -> _Steps[None]:
+def _comma(at: _At) -> Steps[None]:
     """A comma is dropped before a bracket or another comma: of several the last one stays."""
     at.state, at.pending = _COMMA, []
     at.hold(at.i + 1)
@@ -400,7 +427,7 @@ def _bracket(at: _At, wanted: str) -> None:
     at.state = _AFTER if stack else _DONE
 
 
-def _comment(at: _At) -> _Steps[bool]:
+def _comment(at: _At) -> Steps[bool]:
     """Drop the comment at `_i`; whether one is there."""
     c, state = at.s[at.i], at.state
     if c == "/":
@@ -465,7 +492,7 @@ def _ends_begin(at: _At, i: int) -> bool:
 # -- strings -------------------------------------------------------------------------------------------------------
 
 
-def _string(at: _At, quote: str, *, is_key: bool) -> _Steps[None]:
+def _string(at: _At, quote: str, *, is_key: bool) -> Steps[None]:
     i = at.i
     at.quote, at.is_key, at.state = quote, is_key, _OPENED
     if quote == "'":
@@ -484,7 +511,7 @@ def _string(at: _At, quote: str, *, is_key: bool) -> _Steps[None]:
     at.state = _COLON if is_key else _AFTER if at.stack else _DONE
 
 
-def _in_quotes(at: _At, quote: str, is_end: Callable[[_At, str], _Steps[bool]]) -> _Steps[None]:
+def _in_quotes(at: _At, quote: str, is_end: Callable[[_At, str], Steps[bool]]) -> Steps[None]:
     """Copy the text of a string. is_end: whether the string ends at the quote that is here."""
     plain = _PLAIN[quote]
     while True:
@@ -505,7 +532,7 @@ def _in_quotes(at: _At, quote: str, is_end: Callable[[_At, str], _Steps[bool]]) 
             at.put(ESCAPES[ord(c)], i, i + 1)
 
 
-def _is_end(at: _At, quote: str) -> _Steps[bool]:
+def _is_end(at: _At, quote: str) -> Steps[bool]:
     """Whether the quote at `_i` ends the string: only where the text after it can follow a string."""
     at.flush(at.i)
     at.i = at.mark = at.i + 1
@@ -536,7 +563,7 @@ def _is_end(at: _At, quote: str) -> _Steps[bool]:
     return ends
 
 
-def _escape(at: _At) -> _Steps[None]:
+def _escape(at: _At) -> Steps[None]:
     while True:
         s, i = at.s, at.i
         c = s[i + 1 : i + 2]
@@ -555,7 +582,7 @@ def _escape(at: _At) -> _Steps[None]:
         at.put("\\\\", i, i + 1)
 
 
-def _in_three_quotes(at: _At, quote: str) -> _Steps[None]:
+def _in_three_quotes(at: _At, quote: str) -> Steps[None]:
     """A string in three quotes: fewer of them in it are data. Before a comma or a bracket, they are a string of
     one quote that is not escaped.
     """
@@ -574,7 +601,7 @@ def _in_three_quotes(at: _At, quote: str) -> _Steps[None]:
     yield from _in_quotes(at, quote, _is_end_of_three)
 
 
-def _is_end_of_three(at: _At, quote: str) -> _Steps[bool]:
+def _is_end_of_three(at: _At, quote: str) -> Steps[bool]:
     """Whether three quotes, or more, are at `_i`. The last three of them end the string."""
     data = '\\"' if quote == '"' else "'"
     count = 0
@@ -596,7 +623,7 @@ def _is_end_of_three(at: _At, quote: str) -> _Steps[bool]:
 # -- words ---------------------------------------------------------------------------------------------------------
 
 
-def _word(at: _At, *, is_key: bool) -> _Steps[None]:
+def _word(at: _At, *, is_key: bool) -> Steps[None]:
     """A number, a literal or an unquoted word, which is held up to its end."""
     at.state, at.is_key, at.pending = _WORD, is_key, []
     while True:
@@ -625,7 +652,7 @@ def _word(at: _At, *, is_key: bool) -> _Steps[None]:
     at.state = after
 
 
-def _words(at: _At) -> _Steps[None]:
+def _words(at: _At) -> Steps[None]:
     """An unquoted string is emitted as it arrives, up to what may end it."""
     at.state = _WORDS
     while True:

@@ -12,22 +12,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...json_schema.types import ALL, declared_types
+from ..cursor import Steps
 from ..patterns import WHITE_SPACE, anywhere
-from .brackets import CLOSERS, LISTS, MATES, MEMBERS, OPEN, SET, SHUT, Brackets
+from .json_reader import CLOSERS, LISTS, MATES, MEMBERS, OPEN, SET, SHUT, Brackets
 from .json_spelling import LITERALS, python_escape, quoted, repaired_number
 from .typing import json_of, literal
 
 _T = TypeVar("_T")
-_Steps = Generator[None, None, _T]
 
 _KEY, _COLON, _VALUE, _STRING, _WORD, _AFTER = range(6)
 """What is expected next, or is open."""
-
 _MAX_LOOK = 512
 _MAX_KEY = 256
 _MAX_ITEM = 400
@@ -113,7 +112,7 @@ class _At:
         """Whether values have no keys here."""
         return bool(self.stack) and self.stack[-1] in LISTS
 
-    def asked(self, ask: Callable[[_At, int], _T | None], offset: int = 0) -> _Steps[_T]:
+    def asked(self, ask: Callable[[_At, int], _T | None], offset: int = 0) -> Steps[_T]:
         """What `ask` says of the text at `offset`, when it has seen enough of it. It says None where it has not."""
         while (said := ask(self, self.i + offset)) is None:
             yield
@@ -253,7 +252,7 @@ class LiteralReader:
 # -- structure -----------------------------------------------------------------------------------------------------
 
 
-def _read(at: _At) -> _Steps[None]:
+def _read(at: _At) -> Steps[None]:
     """All arguments."""
     while not at.done:
         at.i = WHITE_SPACE.match(at.s, at.i).end()
@@ -316,7 +315,7 @@ def _shut(at: _At, c: str) -> None:
     at.done = True
 
 
-def _key(at: _At, c: str) -> _Steps[None]:
+def _key(at: _At, c: str) -> Steps[None]:
     keywords = at.notation.keywords
     holds_all = c == "{" and at.empty and not at.stack and at.closer == ")" and not keywords
     if holds_all:
@@ -362,7 +361,7 @@ def _key(at: _At, c: str) -> _Steps[None]:
         yield from _lost_key(at)
 
 
-def _lost_key(at: _At) -> _Steps[None]:
+def _lost_key(at: _At) -> Steps[None]:
     """A key without a colon. One character that cannot belong to a key is dropped."""
     while (word := _LOST_KEY.match(at.s, at.i)) is not None:
         if word.end() < len(at.s) or at.last or word.end() - at.i >= _MAX_KEY:
@@ -373,7 +372,7 @@ def _lost_key(at: _At) -> _Steps[None]:
     at.i += 1
 
 
-def _value(at: _At, c: str) -> _Steps[None]:
+def _value(at: _At, c: str) -> Steps[None]:
     if c == ",":  # a doubled one in a list
         at.repaired = True
         at.i += 1
@@ -407,7 +406,7 @@ def _value(at: _At, c: str) -> _Steps[None]:
 # -- strings -------------------------------------------------------------------------------------------------------
 
 
-def _string(at: _At, quote: str, *, is_key: bool, raw: bool = False) -> _Steps[None]:
+def _string(at: _At, quote: str, *, is_key: bool, raw: bool = False) -> Steps[None]:
     """A string behind its opening `quote`. Where no string is declared, its text decides on its type."""
     at.empty = at.inner = at.in_text = False
     at.state = _STRING
@@ -445,7 +444,7 @@ def _string(at: _At, quote: str, *, is_key: bool, raw: bool = False) -> _Steps[N
         at.out.append(held if made.startswith('"') else made)
 
 
-def _is_end_of_string(at: _At) -> _Steps[bool]:
+def _is_end_of_string(at: _At) -> Steps[bool]:
     """Read the quote here; whether it ends the string."""
     notation, quote, size = at.notation, at.quote, len(at.quote)
     ends, stray = True, ""
@@ -463,7 +462,7 @@ def _is_end_of_string(at: _At) -> _Steps[bool]:
     return ends
 
 
-def _escape(at: _At) -> _Steps[None]:
+def _escape(at: _At) -> Steps[None]:
     while (found := python_escape(at.s, at.i)) is None and not at.last:
         yield
     at.i, text = found or (len(at.s), "")
@@ -473,7 +472,7 @@ def _escape(at: _At) -> _Steps[None]:
 # -- words ---------------------------------------------------------------------------------------------------------
 
 
-def _word(at: _At) -> _Steps[None]:
+def _word(at: _At) -> Steps[None]:
     """A number, a literal, an unquoted text or an expression, which is held up to its comma or bracket."""
     notation, deep = at.notation, 0  # open brackets
     at.state, at.parts, at.in_text = _WORD, [], False

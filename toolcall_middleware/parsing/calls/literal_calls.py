@@ -1,14 +1,15 @@
-"""Calls written as Python: `[f(x=1, y='a'), g()]`, or one a line."""
+"""Calls whose arguments are literals: Python's `[f(x=1, y='a'), g()]`, in a list or one a line, and Gemma's
+`call:f{x:<escape>v<escape>,n:[1,2]}`, whose strings are between two equal markers.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ..cursor import Cursor, NotACall, Steps
+from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import WHITE_SPACE
-from ..values.literal_reader import Notation
-from .call_arguments import literal_call
+from ..values.literal_reader import LiteralReader, Notation
 
 _NAME = re.compile(r"(?:\d{1,8}(?=[^\W\d]))?[^\W\d][\w.\-/:]{0,255}")
 _DIGITS = re.compile(r"\d{1,8}\Z")
@@ -60,7 +61,7 @@ def read_python(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
                 return
             if name == "]":  # behind a comma
                 break
-            yield from literal_call(cursor, name, notation, "(")
+            yield from _call(cursor, name, notation, "(")
             if wrapped:
                 yield from _behind_wrapped(cursor)
             another = yield from _another(cursor, syntax, listed=listed)
@@ -229,3 +230,86 @@ def _echo(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
                 cursor.i = end
             return
         yield from cursor.more()
+
+
+# -- Gemma -------------------------------------------------------------------------------------------------------------
+
+# Of `call:` the word may be missing, or a colon stands before it; under load the brackets are sometimes Python's.
+# A name may have namespaces (`google:mcp:create-pdf`).
+_GEMMA_NAME = r"[^\s{}()<>\[\]\"'`,:]"
+_HEAD = re.compile(
+    rf"(?::?call)?[ \t]{{0,32}}:[ \t]{{0,32}}(?P<name>(?:{_GEMMA_NAME}{{1,64}}:){{0,8}}{_GEMMA_NAME}{{1,256}})"
+    r"[ \t\r\n]{0,32}(?P<bracket>[{(])"
+)
+_HEAD_PART = re.compile(
+    rf"(?::?(?:c|ca|cal|call))?[ \t]{{0,32}}"
+    rf"(?::[ \t]{{0,32}}(?:{_GEMMA_NAME}{{1,64}}:){{0,8}}{_GEMMA_NAME}{{0,256}}[ \t\r\n]{{0,32}})?\Z"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GemmaSyntax:
+    """How such calls are written."""
+
+    close: str
+    """The marker behind a call."""
+    quote: str
+    """What strings stand between."""
+    inner: str = ""
+    """What it stands for in a string."""
+    notation: Notation = field(init=False)
+
+    def __post_init__(self) -> None:
+        notation = Notation(
+            # Inside lists and objects the models fall back to JSON's and Python's quotes.
+            quotes=(self.quote, '"', "'"),
+            verbatim=frozenset({self.quote}),
+            inner=self.inner,
+            ends=(self.close,),
+        )
+        object.__setattr__(self, "notation", notation)
+
+
+def read_gemma(cursor: Cursor, syntax: GemmaSyntax) -> Steps[None]:
+    """Read `call:…{…}`, repeated, and the closing marker."""
+    sink = cursor.sink
+    close = (syntax.close,)
+    first = True
+    while True:
+        k = cursor.behind_space(_MAX_HOLD)
+        if not first:
+            if cursor.take(close, k):
+                return
+            if not cursor.last and cursor.begins(close, k):
+                yield from cursor.more()
+                continue
+        m = _HEAD.match(cursor.s, k)
+        if m is not None and (first or cursor.s.startswith("call", k)):
+            first = False
+            cursor.i = m.start("bracket")
+            name = m["name"]
+            if not sink.offered(name) and sink.offered(bare := name.rpartition(":")[2]):
+                name = bare
+            yield from _call(cursor, name, syntax.notation, m["bracket"])
+        elif not cursor.last and _HEAD_PART.match(cursor.s, k):
+            yield from cursor.more()
+        else:
+            if first:
+                raise NotACall
+            return
+
+
+def _call(cursor: Cursor, name: str, notation: Notation, opening: str) -> Steps[None]:
+    """Read a call from its opening bracket on. That something was repaired is also reported of a call that is cut."""
+    sink = cursor.sink
+    arguments = LiteralReader(notation, opening, sink.schema(name), sink.offered)
+    cursor.start(name)
+    sink.args("{")
+    cursor.i += 1  # the bracket: it is part of the arguments
+    try:
+        yield from cursor.copy(arguments)
+    except TextOver:
+        said = "" if cursor.cut else arguments.close()
+        cursor.end(said, complete=not cursor.cut, repaired=arguments.repaired, closing=())
+    else:
+        cursor.end(closing=())
