@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ..answer.writer import AnswerWriter
 from ..errors import ToolCallError
+from .serial import BROKEN_OFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +119,7 @@ class StreamedFace:
 
     def cut(self) -> bytes:
         """As `Face.cut`."""
-        return self.fail(ToolCallError("upstream_error", "The stream broke off before the answer was complete."))
+        return self.fail(ToolCallError("upstream_error", BROKEN_OFF))
 
     def fail(self, error: ToolCallError, /) -> bytes:
         """As `Face.fail`."""

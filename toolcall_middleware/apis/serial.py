@@ -8,11 +8,26 @@ from __future__ import annotations
 
 import enum
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from ..answer.operations import Arguments, CallClosed, CallOpened, Content, Image, ReasoningText, Refusal, Signed, Step
+from ..answer.operations import (
+    Arguments,
+    CallClosed,
+    CallOpened,
+    Content,
+    Finished,
+    Image,
+    ReasoningText,
+    Refusal,
+    Signed,
+    Step,
+)
+from ..errors import ToolCallError
 from ..wire import openai
+
+BROKEN_OFF = "The stream broke off before the answer was complete."
 
 
 class Kind(enum.Enum):
@@ -27,67 +42,104 @@ class Kind(enum.Enum):
 _KINDS = {Content: Kind.TEXT, Refusal: Kind.TEXT, ReasoningText: Kind.THOUGHT, Signed: Kind.THOUGHT, Image: Kind.IMAGE}
 
 
-class Sink(Protocol):
-    """What writes the blocks: one is open at a time."""
-
-    def open(self, kind: Kind, call: CallOpened | None, /) -> None: ...
-    def add(self, step: Step, /) -> None: ...
-    def close(self, *, complete: bool) -> None: ...
-
-
-class Serial:
-    """Takes steps; opens, fills and closes the blocks of `sink`.
+class BlockWriter(ABC):
+    """Writes an answer as blocks, one open at a time: the part of an `AnswerWriter` that both APIs share.
 
     blanks: whether white space alone makes a block; else it waits for more of its kind and is dropped without.
-    kind: of the open block; None where none is. calls: how many there are.
+    kind: of the open block; None where none is. call: the call whose arguments may go on, for which text waits. calls:
+    how many calls there are. begun: the first events are written.
     """
 
-    __slots__ = ("_blank", "_blank_kind", "_blanks", "_call", "_complete", "_sink", "_waiting", "calls", "kind")
-
-    def __init__(self, sink: Sink, *, blanks: bool) -> None:
-        self._sink = sink
+    def __init__(self, *, blanks: bool) -> None:
         self._blanks = blanks
         self._blank: list[Step] = []
         self._blank_kind: Kind | None = None
-        self._call: int | None = None  # the call whose arguments may go on
         self._complete = False  # what is known of the call in the open block
         self._waiting: list[Step] = []
+        self.call: int | None = None
         self.calls = 0
         self.kind: Kind | None = None
+        self._out: list[bytes] = []
+        self._plain: type | None = None  # steps of this type are a delta of the open block, whatever they say
+        self._finished: Finished | None = None
+        self._remarks: dict[str, Any] = {}
+        self._whole: dict[str, Any] = {}
+        self.begun = False
+        self.over = False
+        self.in_use = False
+        self.dropped_images = 0
 
-    @property
-    def call(self) -> int | None:
-        """The call whose arguments may go on; text waits for it. None where there is none."""
-        return self._call
+    @abstractmethod
+    def _open(self, kind: Kind, call: CallOpened | None) -> None:
+        """Begin a block."""
 
-    def take(self, step: Step) -> None:
-        """The next step: text, thoughts, a call, more of its arguments, its end."""
+    @abstractmethod
+    def _add(self, step: Step) -> None:
+        """Fill the open block."""
+
+    @abstractmethod
+    def _close(self, *, complete: bool) -> None:
+        """End the open block. complete: it has all of its text."""
+
+    @abstractmethod
+    def _end(self, finished: Finished, usage: Any) -> dict[str, Any]:
+        """Write the last events; return the whole answer, to which `_remarks` are added."""
+
+    @abstractmethod
+    def fail(self, error: ToolCallError, /) -> None:
+        """As `AnswerWriter.fail`."""
+
+    def end(self, usage: Any, remarks: dict[str, Any], /) -> None:
+        """As `AnswerWriter.end`."""
+        if self.over:
+            return
+        if self._finished is None:
+            self.fail(ToolCallError("upstream_error", BROKEN_OFF))
+            return
+        for name, said in remarks.items():
+            self._remarks[name] = {**self._remarks.get(name, {}), **said}
+        self.over, self._plain = True, None
+        self._whole = self._end(self._finished, usage)
+
+    def leaving(self) -> bytes:
+        """As `AnswerWriter.leaving`."""
+        out = b"".join(self._out)
+        self._out.clear()
+        return out
+
+    def whole(self) -> bytes:
+        """As `AnswerWriter.whole`."""
+        self._out.clear()
+        return openai.encode({**self._whole, **{n: v for n, v in self._remarks.items() if n not in self._whole}})
+
+    def _block(self, step: Step) -> None:
+        """The next step of a block: text, thoughts, a call, more of its arguments, its end."""
         match step:
             case CallOpened():
                 self._close_call()
                 self._blank.clear()
-                self._open(Kind.CALL, step)
-                self._call, self._complete = step.index, False
+                self._begin_block(Kind.CALL, step)
+                self.call, self._complete = step.index, False
                 self.calls += 1
             case Arguments():
-                if step.index == self._call and step.text:
-                    self._sink.add(step)
+                if step.index == self.call and step.text:
+                    self._add(step)
             case CallClosed():
                 # Behind a call that was cut nothing is emitted before the answer ends well.
-                if step.index == self._call and step.complete:
+                if step.index == self.call and step.complete:
                     self._close_call()
-            case _ if self._call is not None:
+            case _ if self.call is not None:
                 self._waiting.append(step)
             case _:
                 self._say(step)
 
-    def finish(self, *, complete: bool) -> None:
+    def _finish_blocks(self, *, complete: bool) -> None:
         """Nothing more comes. complete: the block that is open now has all of its text."""
-        if self._call is not None:
-            self._call, waiting, self._waiting = None, self._waiting, []
+        if self.call is not None:
+            self.call, waiting, self._waiting = None, self._waiting, []
             for step in waiting:
                 self._say(step)
-        self._close(complete=complete)
+        self._end_block(complete=complete)
 
     def _say(self, step: Step) -> None:
         kind = _KINDS[type(step)]
@@ -99,28 +151,28 @@ class Serial:
                 self._blank.append(step)
                 return
             held, self._blank = self._blank, []
-            self._open(kind, None)
+            self._begin_block(kind, None)
             for blank in held if kind is self._blank_kind else ():
-                self._sink.add(blank)
-        self._sink.add(step)
+                self._add(blank)
+        self._add(step)
 
     def _close_call(self) -> None:
         """The arguments are over: what waited for that goes on. The block is closed by the next one, or the end."""
-        if self._call is None:
+        if self.call is None:
             return
-        self._call, self._complete = None, True
+        self.call, self._complete = None, True
         waiting, self._waiting = self._waiting, []
         for step in waiting:
             self._say(step)
 
-    def _open(self, kind: Kind, call: CallOpened | None) -> None:
-        self._close(complete=True)
+    def _begin_block(self, kind: Kind, call: CallOpened | None) -> None:
+        self._end_block(complete=True)
         self.kind = kind
-        self._sink.open(kind, call)
+        self._open(kind, call)
 
-    def _close(self, *, complete: bool) -> None:
+    def _end_block(self, *, complete: bool) -> None:
         if self.kind is not None:
-            self._sink.close(complete=complete if self.kind is not Kind.CALL else self._complete)
+            self._close(complete=complete if self.kind is not Kind.CALL else self._complete)
             self.kind = None
 
 

@@ -32,8 +32,8 @@ from ...answer.operations import (
 from ...errors import ToolCallError
 from ...wire.openai import free_text, new_call_id
 from ..context_errors import CONTEXT, is_context_error
+from ..serial import BlockWriter, tokens_of, whole_text
 from ..serial import Kind as Block
-from ..serial import Serial, tokens_of, whole_text
 from .items import Carried, write_carried
 from .request import Asked
 from .tools import ITEM_TYPES, ClientTool, Kind, call_fields
@@ -57,35 +57,26 @@ _DELTAS = {
 _PARTS = {Content: "output_text", Refusal: "refusal", ReasoningText: "reasoning_text"}
 
 
-class ResponseWriter:
+class ResponseWriter(BlockWriter):
     """Writes the answer to one request. asked: the request. mark: what is random in the ids. See `AnswerWriter`.
 
     max_kept: bytes of the answer, all of which is kept for the last event; None where that is not bounded.
     """
 
     def __init__(self, asked: Asked, mark: str, max_kept: int | None = None) -> None:
+        super().__init__(blanks=True)
         self._asked = asked
         self._mark = mark
         self._max_kept = max_kept
         self._left = math.inf if max_kept is None else max_kept
-        self._serial = Serial(self, blanks=True)
-        self._out: list[bytes] = []
         self._number = 0
         self._items: list[msgspec.Raw] = []
         self._item = _Item(self, 0)  # the open one
         self._call_ids: set[str] = set()
-        self._plain: type | None = None  # steps of this type are a delta of the open item, whatever they say
         self._model = asked.model
         self._created = 0
-        self._finished: Finished | None = None
         self._cut_in_call = False
         self._abandoned = False  # the answer has failed: no more events of its items
-        self._remarks: dict[str, Any] = {}
-        self._whole: dict[str, Any] = {}
-        self._begun = False
-        self.over = False
-        self.in_use = False
-        self.dropped_images = 0
 
     # -- the whole answer ------------------------------------------------------------------------------------------
 
@@ -117,7 +108,7 @@ class ResponseWriter:
             case Finished():
                 self._finished = step
                 self._remarks |= step.remarks
-                self._serial.finish(complete=step.reason not in _CUT)
+                self._finish_blocks(complete=step.reason not in _CUT)
             case Signed() if not self._asked.encrypted:
                 pass
             case Image(url) if _DATA_URL.match(url) is None:
@@ -130,63 +121,46 @@ class ResponseWriter:
                 given = (extra or {}).get("extra_content")
                 if isinstance(given, dict) and self._asked.encrypted:
                     # A call's item has no field in which clients give a signature back: an item before it carries it.
-                    self._serial.take(Signed([{call_id: given}]))
-                self._serial.take(CallOpened(index, call_id, name))
+                    self._block(Signed([{call_id: given}]))
+                self._block(CallOpened(index, call_id, name))
             case Content(text) | Refusal(text) | ReasoningText(text) if not text:
                 pass
             case _:
-                self._serial.take(step)
-        serial = self._serial
-        self._plain = self._item.plain if (serial.kind is Block.CALL) is (serial.call is not None) else None
+                self._block(step)
+        self._plain = self._item.plain if (self.kind is Block.CALL) is (self.call is not None) else None
 
-    def end(self, usage: Any, remarks: dict[str, Any], /) -> None:
-        if self.over:
-            return
-        if self._finished is None:
-            self.fail(ToolCallError("upstream_error", "The backend's answer ended before its end."), "server_error")
-            return
-        cut = _CUT.get(self._finished.reason)
+    def _end(self, finished: Finished, usage: Any) -> dict[str, Any]:
+        cut = _CUT.get(finished.reason)
         if cut is None and not self._item.said:
-            self._serial.take(Content(""))  # several clients cannot do without any output
-            self._serial.finish(complete=True)
-        for name, said in remarks.items():
-            self._remarks[name] = {**self._remarks.get(name, {}), **said}
+            self._block(Content(""))  # several clients cannot do without any output
+            self._finish_blocks(complete=True)
         response = self._response("completed" if cut is None else "incomplete")
         response["incomplete_details"] = None if cut is None else {"reason": cut}
         response["usage"] = _usage(usage)
         response |= {name: said for name, said in self._remarks.items() if name not in response}
-        self.over, self._whole = True, response
         self.emit(f"response.{response['status']}", {"response": response})
+        return response
 
-    def fail(self, error: ToolCallError, code: str | None = None, /) -> None:
+    def fail(self, error: ToolCallError, /) -> None:
         if self.over:
             return
         self.begin()
         self.over, self._plain = True, None
         self._abandoned = True
-        self._serial.finish(complete=False)  # what was said is in the output; no event says that it is done
+        self._finish_blocks(complete=False)  # what was said is in the output; no event says that it is done
         self._abandoned = False
         response = self._response("failed")
-        response["error"] = {"code": code or failed_code(error), "message": error.message}
+        response["error"] = {"code": failed_code(error), "message": error.message}
         self.emit("response.failed", {"response": response})
 
     def alive(self) -> None:
-        if self._begun and not self.over:
+        if self.begun and not self.over:
             self.emit("response.in_progress", {"response": self._response("in_progress")})
 
-    def leaving(self) -> bytes:
-        out = b"".join(self._out)
-        self._out.clear()
-        return out
-
-    def whole(self) -> bytes:
-        self._out.clear()
-        return _encode(self._whole)
-
     def _begin(self, opened: Opened) -> None:
-        if self._begun:
+        if self.begun:
             return
-        self._begun = True
+        self.begun = True
         self._model = opened.model or self._asked.model
         self._created = opened.created or int(time.time())
         self.emit("response.created", {"response": self._response("in_progress")})
@@ -207,9 +181,9 @@ class ResponseWriter:
             "usage": None,
         }
 
-    # -- items (`Sink`) --------------------------------------------------------------------------------------------
+    # -- items ----------------------------------------------------------------------------------------------------
 
-    def open(self, kind: Block, call: CallOpened | None, /) -> None:
+    def _open(self, kind: Block, call: CallOpened | None) -> None:
         index, said = len(self._items), self._item.said
         match kind:
             case Block.TEXT:
@@ -225,10 +199,10 @@ class ResponseWriter:
                 self._item = made(self, index, tool=tool, call_id=call.id)
         self.emit("response.output_item.added", {"output_index": index, "item": self._item.fields("in_progress")})
 
-    def add(self, step: Step, /) -> None:
+    def _add(self, step: Step) -> None:
         self._item.add(step)
 
-    def close(self, *, complete: bool) -> None:
+    def _close(self, *, complete: bool) -> None:
         """A call is complete where nothing is missing of what the client gets, also in an answer that was cut later."""
         item = self._item
         if item.is_call:

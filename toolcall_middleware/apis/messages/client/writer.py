@@ -31,7 +31,7 @@ from ....wire import openai
 from ....wire.openai import new_call_id
 from ...context_errors import context_fault
 from ...face import FaceReply
-from ...serial import Kind, Serial, tokens_of, whole_text
+from ...serial import BlockWriter, Kind, tokens_of, whole_text
 from .messages import MOST_CARRIED, write_signature
 from .request import Asked
 
@@ -63,7 +63,7 @@ def event(name: str, fields: dict[str, Any]) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), openai.encode({"type": name, **fields}))
 
 
-class MessageWriter:
+class MessageWriter(BlockWriter):
     """Writes the answer to one request. asked: the request. See `AnswerWriter`.
 
     Rules of the wire that it keeps: one block at a time; no block of text that is blank; ids are unique and of
@@ -71,34 +71,25 @@ class MessageWriter:
     """
 
     def __init__(self, asked: Asked, message_id: str, errors: Errors) -> None:
+        super().__init__(blanks=False)
         self._asked = asked
         self._id = message_id
         self._errors = errors
-        self._serial = Serial(self, blanks=False)
-        self._out: list[bytes] = []
         self._content: list[dict[str, Any]] = []
         self._taken = set(asked.call_ids)
         self._pieces: list[str] = []  # of the open block
         self._before = b""  # a delta of the open block, up to its text
-        self._plain: type | None = None  # see `_goes_on`
         self._is_object: bool | None = None  # the open call's arguments; None while they are white space only
         self._pairs: WholePairs | None = None  # of the open call's arguments
         self._size = 0
-        self._finished: Finished | None = None
         self._refused = False
-        self._remarks: dict[str, Any] = {}
-        self._whole: dict[str, Any] = {}
-        self._begun = False
-        self.over = False
-        self.in_use = False
-        self.dropped_images = 0
 
     # -- the whole answer ------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        if self._begun:
+        if self.begun:
             return
-        self._begun = True
+        self.begun = True
         usage = usage_of(None, input_estimate=self._asked.estimate, output_estimate=1)
         message = {**self._head(), "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
         self._out += (event("message_start", {"message": message}), PING)
@@ -128,15 +119,15 @@ class MessageWriter:
             case ReasoningText(text):
                 self._size += _size(text)
                 if self._asked.thinking.wanted and text:
-                    self._serial.take(step)
+                    self._block(step)
             case Content(text) | Refusal(text):
                 self._size += _size(text)
                 self._refused |= kind is Refusal
                 if text:
-                    self._serial.take(step)
+                    self._block(step)
             case Arguments() | CallOpened() | CallClosed():
                 self._size += _size(getattr(step, "text", ""))
-                self._serial.take(step)
+                self._block(step)
             case Image():
                 self.dropped_images += 1
                 _log.warning("messages: an image of the answer is left out, because the API has no block for it")
@@ -144,29 +135,17 @@ class MessageWriter:
                 pass  # signed thoughts are of other APIs
         self._plain = self._goes_on()
 
-    def end(self, usage: Any, remarks: dict[str, Any], /) -> None:
-        if self.over:
-            return
-        if self._finished is None:
-            self.fail(ToolCallError("upstream_error", "The stream broke off before the answer was complete."))
-            return
-        self.over, self._plain = True, None
-        self._serial.finish(complete=True)
-        for name, said in remarks.items():
-            self._remarks[name] = {**self._remarks.get(name, {}), **said}
-        finished, asked = self._finished, self._asked
+    def _end(self, finished: Finished, usage: Any) -> dict[str, Any]:
+        self._finish_blocks(complete=True)
+        asked = self._asked
         reason, sequence = stop_of(
-            finished.reason,
-            calls=self._serial.calls,
-            refused=self._refused,
-            matched=finished.matched,
-            stops=asked.stops,
+            finished.reason, calls=self.calls, refused=self._refused, matched=finished.matched, stops=asked.stops
         )
         told = usage_of(usage, input_estimate=asked.estimate, output_estimate=self._size // _BYTES_A_TOKEN)
         delta = {"stop_reason": reason, "stop_sequence": sequence}
         last = {"type": "message_delta", "delta": delta, "usage": told}
         self._out += (event("message_delta", {**self._remarks, **last}), event("message_stop", {}))
-        self._whole = {**self._head(), "content": self._content, **delta, "usage": told}
+        return {**self._head(), "content": self._content, **delta, "usage": told}
 
     def fail(self, error: ToolCallError, /) -> None:
         if not self.over:
@@ -174,29 +153,15 @@ class MessageWriter:
             self._out.append(self._errors.event(error))
 
     def alive(self) -> None:
-        if self._begun and not self.over:
+        if self.begun and not self.over:
             self._out.append(PING)
-
-    def leaving(self) -> bytes:
-        out = b"".join(self._out)
-        self._out.clear()
-        return out
-
-    def whole(self) -> bytes:
-        self._out.clear()
-        return openai.encode({**self._whole, **{n: v for n, v in self._remarks.items() if n not in self._whole}})
-
-    @property
-    def begun(self) -> bool:
-        """Whether the first events are written."""
-        return self._begun
 
     def _head(self) -> dict[str, Any]:
         return {"id": self._id, "type": "message", "role": "assistant", "model": self._asked.model}
 
-    # -- blocks (`Sink`) -------------------------------------------------------------------------------------------
+    # -- blocks ---------------------------------------------------------------------------------------------------
 
-    def open(self, kind: Kind, call: CallOpened | None, /) -> None:
+    def _open(self, kind: Kind, call: CallOpened | None) -> None:
         self._pieces, self._pairs, self._is_object = [], None, None
         match kind:
             case Kind.TEXT:
@@ -215,11 +180,11 @@ class MessageWriter:
         )
         self._content.append(block)
 
-    def add(self, step: Step, /) -> None:
+    def _add(self, step: Step) -> None:
         text: str = step.text  # type: ignore[union-attr]
         if self._pairs is None:
             self._pieces.append(text)
-            if not (self._serial.kind is Kind.THOUGHT and self._asked.thinking.omitted):
+            if not (self.kind is Kind.THOUGHT and self._asked.thinking.omitted):
                 self._delta(text)
             return
         self._pieces.append(text)
@@ -229,7 +194,7 @@ class MessageWriter:
         if self._is_object:
             self._delta(self._pairs.feed(text))
 
-    def close(self, *, complete: bool) -> None:  # noqa: ARG002 - a block does not say so here
+    def _close(self, *, complete: bool) -> None:  # noqa: ARG002 - a block does not say so here
         block, text = self._content[-1], "".join(self._pieces)
         match block["type"]:
             case "text":
@@ -257,10 +222,9 @@ class MessageWriter:
 
     def _goes_on(self) -> type | None:
         """The type of step that is a delta of the open block: of arguments those without a backslash."""
-        serial = self._serial
-        if serial.kind is Kind.TEXT and serial.call is None:
+        if self.kind is Kind.TEXT and self.call is None:
             return Content
-        if serial.call is not None and self._is_object and self._pairs is not None and not self._pairs.holds:
+        if self.call is not None and self._is_object and self._pairs is not None and not self._pairs.holds:
             return Arguments
         return None
 
