@@ -7,12 +7,14 @@ face knows them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from ..answer.writer import AnswerWriter
 from ..errors import ToolCallError
+from ..wire import openai
 from .serial import BROKEN_OFF
 
 
@@ -40,93 +42,64 @@ class FaceReply:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class Face(Protocol):
-    """One request and its answer. First `request`, then either `whole` or `error`, or `feed`s and `finish`."""
+class Face(ABC):
+    """One request and its answer. First `request`, then either `whole` or `error`, or a stream by `writer`."""
 
-    writer: AnswerWriter | None
-    """Writes the answer from the exchange's operations; None before `request`."""
+    api: ClassVar[str]
+    """`messages` or `responses`, as the header `x-toolcall` names it."""
 
-    @property
-    def dropped_images(self) -> int:
-        """How many images of the answer the API has no form for, as far as it is written."""
-        ...
+    def __init__(self) -> None:
+        self.writer: AnswerWriter | None = None
+        """Writes the answer from the exchange's operations; None before `request`."""
 
-    def whole_headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Headers that are added to an answer that `writer` has written and that is not streamed."""
-        ...
-
-    @property
-    def api(self) -> str:
-        """`messages` or `responses`, as the header `x-toolcall` names it."""
-        ...
-
+    @abstractmethod
     def request(self, body: bytes, headers: Mapping[bytes, bytes], /) -> FaceRequest:
         """The client's request (header names in lower case) as a chat completion.
 
         Raises ToolCallError for what the API forbids or what cannot be served without state.
         """
-        ...
 
-    def whole(self, status: int, headers: Mapping[bytes, bytes], data: bytes, /) -> FaceReply:
-        """The client's error for a collected response that the exchange did not write."""
-        ...
-
+    @abstractmethod
     def error(self, error: ToolCallError, /) -> FaceReply:
-        """An error of our own, before anything has left."""
-        ...
+        """An error of our own, before anything is sent."""
+
+    def whole(self, status: int, headers: Mapping[bytes, bytes], data: bytes, /) -> FaceReply:  # noqa: ARG002 - for others
+        """The client's error for a collected response that the exchange did not write."""
+        return self.error(openai.read_error(data, status) if status >= 400 else openai.read_error(data))
+
+    def whole_headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Headers that are added to an answer that `writer` has written and that is not streamed."""
+        return ()
 
     def stream_headers(self) -> tuple[tuple[bytes, bytes], ...]:
         """Headers that are added to a streamed answer."""
-        ...
-
-    def begin(self) -> bytes:
-        """The first events, for a host that starts the answer before the backend does."""
-        ...
-
-    def cut(self) -> bytes:
-        """The last event of a stream that breaks off; empty where it is over."""
-        ...
-
-    def fail(self, error: ToolCallError, /) -> bytes:
-        """The last event of a stream that has begun and cannot go on."""
-        ...
-
-    def keepalive(self) -> bytes:
-        """An event that tells a waiting client that the answer is still being made; empty before the stream's begin."""
-        ...
-
-
-class StreamedFace:
-    """The part of a face that writes streams: handed on to the writer, which exists once the request is read."""
-
-    def __init__(self) -> None:
-        self.writer: AnswerWriter | None = None
+        return ()
 
     @property
     def dropped_images(self) -> int:
-        """As `Face.dropped_images`."""
+        """How many images of the answer the API has no form for, as far as it is written."""
         return getattr(self.writer, "dropped_images", 0)
+
+    def begin(self) -> bytes:
+        """The first events, for a host that starts the answer before the backend does."""
+        self._writer.begin()
+        return self._writer.leaving()
+
+    def cut(self) -> bytes:
+        """The last event of a stream that breaks off; empty where it is over."""
+        return self.fail(ToolCallError("upstream_error", BROKEN_OFF))
+
+    def fail(self, error: ToolCallError, /) -> bytes:
+        """The last event of a stream that has begun and cannot go on."""
+        self._writer.fail(error)
+        return self._writer.leaving()
+
+    def keepalive(self) -> bytes:
+        """An event that tells a waiting client that the answer is still being made; empty before the stream's begin."""
+        self._writer.alive()
+        return self._writer.leaving()
 
     @property
     def _writer(self) -> AnswerWriter:
         assert self.writer is not None  # noqa: S101 - `request` comes first
         return self.writer
-
-    def begin(self) -> bytes:
-        """As `Face.begin`."""
-        self._writer.begin()
-        return self._writer.leaving()
-
-    def cut(self) -> bytes:
-        """As `Face.cut`."""
-        return self.fail(ToolCallError("upstream_error", BROKEN_OFF))
-
-    def fail(self, error: ToolCallError, /) -> bytes:
-        """As `Face.fail`."""
-        self._writer.fail(error)
-        return self._writer.leaving()
-
-    def keepalive(self) -> bytes:
-        """As `Face.keepalive`."""
-        self._writer.alive()
-        return self._writer.leaving()

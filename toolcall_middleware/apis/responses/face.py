@@ -12,9 +12,8 @@ import secrets
 from collections.abc import Callable, Mapping
 
 from ...errors import ToolCallError, is_ours
-from ...wire import openai
 from ..context_errors import CONTEXT, is_context_error
-from ..face import FaceReply, FaceRequest, StreamedFace
+from ..face import Face, FaceReply, FaceRequest
 from .request import Asked, read_request
 from .writer import ResponseWriter
 
@@ -23,22 +22,19 @@ _ERROR_HEADER = b"x-toolcall-error"
 _log = logging.getLogger("toolcall_middleware")
 
 
-class ResponsesFace(StreamedFace):
+class ResponsesFace(Face):
     """One request and its answer (`Face`). mark: what is random in the answer's ids; new where it is not given.
 
     max_kept: see `ResponseWriter`; a response that is not streamed has no such limit.
     """
+
+    api = "responses"
 
     def __init__(self, mark: str | None = None, *, max_kept: int | None = None) -> None:
         super().__init__()
         self._max_kept = max_kept
         self._mark = mark or secrets.token_hex(_MARK_BYTES)
         self._asked: Asked | None = None
-
-    @property
-    def api(self) -> str:
-        """As the header `x-toolcall` names it."""
-        return "responses"
 
     def request(self, body: bytes, headers: Mapping[bytes, bytes], /) -> FaceRequest:  # noqa: ARG002 - the body says all
         """The request as a chat completion. Raises ToolCallError for what the API forbids or what needs a memory."""
@@ -49,27 +45,10 @@ class ResponsesFace(StreamedFace):
             _log.warning("responses: tools that nobody here can run are left out: %s", names)
         return request
 
-    def whole(self, status: int, headers: Mapping[bytes, bytes], data: bytes, /) -> FaceReply:  # noqa: ARG002 - likewise
-        """The error in a response body that the exchange did not write, in OpenAI's envelope."""
-        return self.error(openai.read_error(data, status) if status >= 400 else openai.read_error(data))
-
     def error(self, error: ToolCallError, /) -> FaceReply:
         """An error of our own, in OpenAI's envelope."""
         asked = self._asked
         return error_reply(error, asked.param if asked is not None else _same)
-
-    def whole_headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        """None: those of the chat answer serve."""
-        return ()
-
-    def stream_headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        """None: those of the chat answer serve."""
-        return ()
-
-    @property
-    def _known(self) -> Asked:
-        assert self._asked is not None  # noqa: S101 - `request` comes first
-        return self._asked
 
 
 def _same(param: str | None) -> str | None:

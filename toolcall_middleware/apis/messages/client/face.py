@@ -15,7 +15,7 @@ from ....errors import ToolCallError
 from ....model import DEFERRED_FIELD
 from ....wire import openai
 from ....wire.openai import PREFIX, new_call_id
-from ...face import FaceReply, FaceRequest, StreamedFace
+from ...face import Face, FaceReply, FaceRequest
 from ...passage import Passage
 from ..passed import PassedWriter, passed_body
 from .request import Asked, read_request
@@ -26,7 +26,7 @@ _COUNT = "/v1/messages/count_tokens"
 _LATEST = 253_402_300_799  # the last second that a date can have
 
 
-class MessagesFace(StreamedFace):
+class MessagesFace(Face):
     """One request and its answer.
 
     inline_tools: definitions of tools that the conversation loads are written where it does, and the chat tools say so
