@@ -14,7 +14,7 @@ from toolcall_middleware.formats.template import prompts
 from toolcall_middleware.json_schema.pointer import targets_of
 from toolcall_middleware.lru_cache import LRUCache
 from toolcall_middleware.model import Tool
-from toolcall_middleware.response import choice_setup
+from toolcall_middleware.response import choice
 from toolcall_middleware.settings import strictness
 
 
@@ -63,7 +63,7 @@ def test_what_is_kept_by_name_keeps_no_name_of_any_size(read: Callable[[str], ob
 def test_a_tool_is_not_kept_for_what_was_learned_of_it() -> None:
     tool = Tool("f", "x" * 1_000_000)
     gone = weakref.ref(tool)
-    assert not choice_setup._needs_coercion(tool)
+    assert not choice._needs_coercion(tool)
     del tool
     assert gone() is None
 

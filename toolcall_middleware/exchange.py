@@ -25,8 +25,8 @@ from .request.overrides import without_overrides
 from .request.parse import ChatRequest, UsageOnly, is_chat, read_request
 from .request.policy import check_request
 from .request.repeated_calls import check_repeated_calls
+from .response.message import Extension
 from .response.outcome import FinishedCall
-from .response.policy import Extension
 from .response.stream import StreamRewriter
 from .response.whole import Reply
 from .settings import Settings

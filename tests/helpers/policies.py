@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolcall_middleware.response.policy import AnswerPolicy
+from toolcall_middleware.response.message import AnswerPolicy
 from toolcall_middleware.settings import OPTIONS, Settings
 
 

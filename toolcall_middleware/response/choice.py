@@ -6,25 +6,37 @@ and which finish_reason is true. What the events come to is message.py's.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import functools
+import weakref
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from ..answer.operations import Content, Op, ReasoningText
 from ..errors import ToolCallError
-from ..formats.base import StreamParser
-from ..formats.inner_calls import Asked, InnerCalls, OuterEvents
+from ..formats import near_misses, registry
+from ..formats.base import ParserOptions, StreamParser, ToolFormat
+from ..formats.inner_calls import Asked, InnerCalls, InnerTools, OuterEvents
 from ..formats.near_misses import NoCall
+from ..json_schema.validate_arguments import checker_for
+from ..model import Tool, ToolSet
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from ..parsing.text.opened import OpenedAnswer
+from ..parsing.text.reasoning import OpenedReasoning
+from ..parsing.values.coercion import Coercion, needs_coercion
+from ..request.parse import ChatRequest
+from ..settings import Settings
 from ..wire import openai
 from ..wire.openai import Fields
-from .message import Message, Source
+from .message import AnswerPolicy, Message, Source
 from .native_calls import NativeCalls
 from .outcome import LONGEST_PIECE, FinishedCall, first_of
-from .policy import AnswerPolicy
 from .reasoning import OpenThought, ReasoningReader, split_reasoning
 
+_MOST_CHOICES = 128
+"""Choices of one answer, where the client asked for fewer (`n`): OpenAI gives no more. A reader holds some 9 KiB."""
 _FULL = "model_length"  # Mistral's word for a context that is full
 CUT = frozenset({"length", "content_filter", _FULL})
 """What a backend says of an answer that its model did not end."""
@@ -145,7 +157,7 @@ class ChoiceAnswer:
     @property
     def held_text(self) -> str:
         """Text that waits for a call which has not come."""
-        return self.message.prose.held
+        return "".join(self.message.prose)
 
     # -- what comes ----------------------------------------------------------------------------------------------
 
@@ -325,7 +337,7 @@ class ChoiceAnswer:
         self._ended = True
         if not self._policy.hold_prose and self.asked is None:
             # Prose is dropped beside calls, and there were none.
-            message.prose.release(ops)
+            message.release_prose(ops)
         return ops, self._reason(reason)
 
     def _reason(self, reason: str | None) -> str:
@@ -391,6 +403,157 @@ class ChoiceAnswer:
 
 def _is_blank(event: Event) -> bool:
     return type(event) is Text and event.text.isspace()
+
+
+def choice_maker(
+    chat: ChatRequest,
+    settings: Settings,
+    syntax: ToolFormat,
+    attempt: AnswerPolicy,
+    *,
+    opened: OpenedReasoning | None = None,
+    sure: bool = True,
+    hold: Callable[[StreamParser], StreamParser] | None = None,
+    inner: InnerTools | None = None,
+) -> Callable[[], ChoiceAnswer]:
+    """Return what makes the readers of the choices of one answer.
+
+    It raises ToolCallError for more choices than a client can want: an upstream that has choices without end would fill
+    the memory with readers.
+
+    syntax: what the prompt was written in. attempt: the policy, as far as the attempt decides it. opened: the thought
+    that the prompt has opened, where it is known (`sure`) or assumed to. hold: where the text is to be JSON, makes of a
+    parser one that holds it. inner: the calls that the client is not to see.
+    """
+    offered, native, calls = chat.callable_tools, attempt.native, chat.offers_tools
+    options = _parser_options(chat, settings)
+    # A thought in a thought is none, so that its calls are found wherever it has begun.
+    in_thought = replace(options, parse_reasoning=True, in_thought=True)
+    if not calls:
+        # Where nothing is offered nothing is parsed, but for reasoning that is to leave the text.
+        syntax = registry.plain()
+    elif native:
+        syntax = registry.get("auto")
+    policy = msgspec.structs.replace(
+        attempt,
+        settings=settings,
+        one_call=not chat.choice.parallel,
+        may_call=calls,
+        hold_prose=chat.choice.must_call,
+        hold_later=attempt.hold_later and chat.choice.must_call,
+        stop=chat.stop,
+        custom=chat.custom,
+        legacy=chat.legacy,
+        check=_check(chat, settings, attempt.strict),
+        offered=offered.by_name if chat.tools.tools else None,
+        coerce=_coercions(offered) if settings.coerce_arguments else None,
+        near_misses=functools.partial(near_misses.places, tools=offered, syntax=syntax) if calls else None,
+    )
+    left = max(chat.n, _MOST_CHOICES)
+
+    def make() -> ChoiceAnswer:
+        nonlocal left
+        if not left:
+            raise ToolCallError("upstream_error", f"The backend's answer has more choices than n ({chat.n}) asks for.")
+        left -= 1
+        own = _native_calls(chat, settings, options, asked=native)
+        taken = None if inner is None else InnerCalls(inner)
+
+        def parser(options: ParserOptions = options) -> StreamParser:
+            made = syntax.parser(offered, options)
+            return made if taken is None else OuterEvents(taken, made)
+
+        thoughts = thought = None
+        if calls and options.parse_reasoning:
+            thoughts = ReasoningReader(lambda: parser(in_thought))
+        elif calls:
+            thought = OpenThought(lambda: parser(in_thought))
+        elif settings.reasoning_field is None and hold is None:
+            return ChoiceAnswer(Verbatim(), policy, own)
+        start = None
+        if opened is not None:
+            repeats = opened.channel or settings.reasoning_field is not None
+            start = OpenedAnswer(parser, opened, sure=sure, parsed=options.parse_reasoning, repeats=repeats)
+        reader: StreamParser = start or parser()
+        if hold is not None:
+            reader = hold(reader)
+        return ChoiceAnswer(reader, policy, own, thoughts, thought, start, inner=taken)
+
+    return make
+
+
+def _parser_options(chat: ChatRequest, settings: Settings) -> ParserOptions:
+    unknown = settings.unknown_tool
+    if unknown == "forward" and chat.choice.name is not None:
+        unknown = "text"  # the one tool was asked for: a call of another is none
+    return ParserOptions(
+        unknown_tool=unknown,
+        parse_reasoning=settings.reasoning == "parse",
+        repair_names=settings.repair_names,
+        # A custom tool's input leaves when it is complete, and as text when it never is; an error shows it.
+        keep_raw=bool(chat.custom) or not settings.stream_arguments or unknown == "error",
+        # A call is refused for its arguments, and then shown or told of as it was written.
+        keep_complete=settings.validate_arguments not in {"off", "warn"}
+        or settings.malformed_arguments != "repair"
+        or settings.arguments_as_object
+        or not settings.stream_arguments,
+        keep_arguments=settings.malformed_arguments == "forward",
+        any_arguments=chat.custom
+        if settings.malformed_arguments == "repair" and not settings.arguments_as_object
+        else None,
+        tell_unknown=True,
+    )
+
+
+def _native_calls(chat: ChatRequest, settings: Settings, options: ParserOptions, *, asked: bool) -> NativeCalls:
+    """What reads the backend's own calls. Also where it was given no tools: vLLM makes gpt-oss's in any case."""
+    return NativeCalls(
+        chat.callable_tools,
+        asked=asked,
+        tell_unknown=True,
+        waits=settings.malformed_arguments != "repair",
+        unknown=options.unknown_tool,
+        free=not chat.tools.tools,
+        max_arguments_bytes=settings.max_arguments_bytes,
+        repair_names=settings.repair_names,
+        any_arguments=options.any_arguments,
+    )
+
+
+def _check(chat: ChatRequest, settings: Settings, strict: frozenset[str]) -> Callable[[str, str], list[str]] | None:
+    """What finds the faults of a finished call: of all tools where arguments are validated, else of strict ones."""
+    if settings.validate_arguments == "off" and not strict:
+        return None
+    faults = checker_for(chat.tools_raw, chat.listed).faults
+    if settings.validate_arguments != "off":
+        return faults
+    return lambda name, arguments: faults(name, arguments) if name in strict else []
+
+
+def _coercions(tools: ToolSet) -> Callable[[str], Coercion | None] | None:
+    schemas = {tool.name: tool.parameters for tool in tools.tools if _needs_coercion(tool)}
+    if not schemas:
+        return None
+
+    def coercion(name: str) -> Coercion | None:
+        schema = schemas.get(name)
+        return None if schema is None else Coercion(schema)
+
+    return coercion
+
+
+def _needs_coercion(tool: Tool) -> bool:
+    """As `needs_coercion`; a tool is the same object for all requests that offer it."""
+    key = id(tool)
+    known = _NEEDS.get(key)
+    if known is None or known[0]() is not tool:
+        gone = weakref.ref(tool, lambda _: _NEEDS.pop(key, None))
+        known = _NEEDS[key] = gone, needs_coercion(tool.parameters)
+    return known[1]
+
+
+_NEEDS: dict[int, tuple[weakref.ref[Tool], bool]] = {}
+"""By identity, of tools that others keep: how large they are is the client's choice."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from ..answer.operations import Arguments, CallClosed, CallOpened, Content, Op, ReasoningText
 from ..errors import ToolCallError
@@ -15,14 +19,114 @@ from ..formats.near_misses import NoCall
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
 from ..parsing.stop_strings import StopFinder
 from ..parsing.text_buffer import Gathered
+from ..parsing.values.coercion import Coercion
+from ..settings import Settings
+from ..settings.strictness import admits
 from ..wire.openai import free_text, new_call_id
 from .call_id_codec import write_id
-from .outcome import CallOutcome, CallOutcomes, OpenCall, SeenText, malformed_text, place_of
-from .policy import AnswerPolicy
+from .outcome import (
+    CallOutcome,
+    CallOutcomes,
+    CallReport,
+    FindNearMisses,
+    FinishedCall,
+    OpenCall,
+    SeenText,
+    counted,
+    malformed_text,
+    place_of,
+)
 from .reasoning import ReasoningReader
-from .release_gate import HeldProse
 
 _MAX_SHOWN = 2000
+_ALWAYS = (
+    "tool calls are written by a model: check them before you run them; "
+    "none has been run: the client runs the tools and sends their results"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """`field` with what there is to warn of. `notes` are the request's own warnings, such as of its tool results."""
+
+    field: str
+    notes: tuple[str, ...] = ()
+
+    def of(
+        self, warnings: Sequence[str], calls: Iterable[FinishedCall] = (), no_call: NoCall | None = None
+    ) -> dict[str, Any]:
+        """`{field: {"warning": text}}`; a general caution where nothing else is to be said.
+
+        calls: those with an outcome that is not clean are counted under `outcomes`. no_call: why the answer holds no
+        call; it is said in place of a warning.
+        """
+        said: dict[str, Any] = {"warning": "; ".join([*self.notes, *warnings]) or _ALWAYS}
+        if no_call is not None:
+            said = {"no_call": no_call.value}
+        if outcomes := counted(calls):
+            said["outcomes"] = outcomes
+        return {self.field: said}
+
+
+class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What rules one choice: the settings that hold for the request, and facts of the request and of the attempt."""
+
+    settings: Settings = Settings()
+    one_call: bool = False
+    """The model is stopped after its first call."""
+    may_call: bool = False
+    """Calls may come: content is null until there is text."""
+    hold_prose: bool = False
+    """Text waits for the first call: a retry would lose it otherwise."""
+    hold_later: bool = False
+    """Calls after the first are emitted when they are complete. One that is cut off is not emitted."""
+    stop: tuple[str, ...] = ()
+    """The client's stop strings."""
+    custom: frozenset[str] = frozenset()
+    """Names of the tools that take free text."""
+    legacy: bool = False
+    """The finish_reason of calls is the deprecated one, `function_call`."""
+    native: bool = False
+    """The backend was given the tools: its calls have ids."""
+    check: Callable[[str, str], list[str]] | None = None
+    """What is wrong with a finished call, given its name and arguments."""
+    strict: frozenset[str] = frozenset()
+    """Tools whose calls are refused under every setting where they do not fit."""
+    held: frozenset[str] = frozenset()
+    """Those of them whose calls are emitted after that check, and not while they are written."""
+    extension: Extension | None = None
+    full: Callable[[], bool] | None = None
+    """Whether the model has written about as many tokens as the request allows."""
+    coerce: Callable[[str], Coercion | None] | None = None
+    """What gives the arguments of a tool's call the types of its schema; None where there is nothing to do."""
+    report: CallReport | None = None
+    """Who is told of finished calls."""
+    offered: Collection[str] | None = None
+    """The names that may be called; None for all."""
+    near_misses: FindNearMisses | None = None
+    """Finds text that looks like a call but is not one. None where no call can come."""
+    retried: bool = False
+    """The model was asked again, and this answer is the last."""
+    tells_ends: bool = False
+    """Emit a `CallClosed` for each emitted call. An `AnswerWriter` needs it; a chat stream has no such event."""
+
+    def refuses_misfits_of(self, name: str) -> bool:
+        """Whether a call of this tool is refused where `check` finds a fault; else the fault is a warning."""
+        return self.settings.validate_arguments not in {"off", "warn"} or name in self.strict
+
+    def admits(self, name: str) -> bool:
+        """Whether the operator's allowlist lets a tool be called."""
+        return self.settings.allowlist_mode == "off" or admits(self.settings.allowlist, name)
+
+    @property
+    def drops_prose(self) -> bool:
+        """Whether text beside calls is left out. Where no call can come, no text is beside one."""
+        return self.settings.prose == "drop" and self.may_call
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether text is emitted as it is."""
+        return not (self.stop or self.hold_prose or self.drops_prose)
 
 
 class Source(enum.IntEnum):
@@ -39,7 +143,7 @@ class Message:
     """Events in, operations out. What a `ChoiceAnswer` has by the same name says the same."""
 
     __slots__ = (
-        "_ids", "_policy", "_reasoning", "broken", "call", "calls", "calls_in_reasoning",
+        "_ids", "_policy", "_prose_size", "_reasoning", "broken", "call", "calls", "calls_in_reasoning",
         "fault", "limited", "no_call", "outcomes", "prose", "refused", "seen", "source", "stopped", "stops", "warnings",
     )  # fmt: skip
 
@@ -49,7 +153,9 @@ class Message:
         self.stops = StopFinder(policy.stop) if policy.stop else None
         """Finds the client's stop strings."""
         self._ids: set[str] = set()  # those of the calls so far; an engine may give all calls the same
-        self.prose = HeldProse()
+        self.prose: list[str] = []
+        """Text that waits for the first call, because it is dropped, or lost to a retry, where calls come."""
+        self._prose_size = 0  # in characters
         self.seen = SeenText(policy.near_misses)
         """The text so far, which `end` looks at."""
         self.no_call: NoCall | None = None
@@ -162,12 +268,19 @@ class Message:
         if not thought:
             self.seen.add(text)
         if not self.calls and (policy.hold_prose or policy.drops_prose):
-            self.prose.hold(text)
+            self.prose.append(text)
+            self._prose_size += len(text)
             most = policy.settings.max_response_bytes
-            if most is not None and self.prose.size > most:
+            if most is not None and self._prose_size > most:
                 self._refuse("upstream_error", f"The text before the first call exceeds max_response_bytes ({most}).")
         elif not policy.drops_prose:
             ops.append(Content(text))
+
+    def release_prose(self, ops: list[Op]) -> None:
+        """The text that waits is emitted, if there is any."""
+        if self.prose:
+            ops.append(Content("".join(self.prose)))
+            self.prose.clear()
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
@@ -207,10 +320,9 @@ class Message:
         return policy.hold_later and self.calls > 0 and policy.settings.stream_arguments and name not in policy.custom
 
     def _open(self, call: OpenCall, ops: list[Op]) -> None:
-        if self._policy.drops_prose:
-            self.prose.drop()
-        else:
-            self.prose.release(ops)
+        if not self._policy.drops_prose:
+            self.release_prose(ops)
+        self.prose.clear()
         custom = call.name in self._policy.custom
         call_id = new_call_id() if call.id is None or call.id in self._ids else call.id
         self._ids.add(call_id)

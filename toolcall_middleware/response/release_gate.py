@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ..answer.operations import Arguments, Content, Image, Op, ReasoningText, Refusal, Step
+from ..answer.operations import Arguments, Content, Image, ReasoningText, Refusal, Step
 from ..errors import ToolCallError
 from ..request.parse import ChatRequest
 from ..settings import Settings
@@ -138,33 +138,3 @@ class Gate(Generic[_Held]):
             case Hold.CALLED:
                 self.is_open = over and all_called
         return self.release() if self.is_open else []
-
-
-class HeldProse:
-    """Text that waits for the first call, because it is dropped, or lost to a retry, where calls come or must come."""
-
-    __slots__ = ("_pieces", "size")
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self.size = 0  # in characters
-
-    @property
-    def held(self) -> str:
-        """All of it."""
-        return "".join(self._pieces)
-
-    def hold(self, text: str) -> None:
-        """More text."""
-        self._pieces.append(text)
-        self.size += len(text)
-
-    def release(self, ops: list[Op]) -> None:
-        """It leaves, if there is any."""
-        if self._pieces:
-            ops.append(Content(self.held))
-        self._pieces = []
-
-    def drop(self) -> None:
-        """It is not wanted."""
-        self._pieces = []

@@ -5,7 +5,6 @@ What is asked for, and what an answer teaches about that, is negotiation.py's.
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,10 +17,9 @@ from ..formats.inner_calls import Asked
 from ..log_lines import log_event
 from ..parsing.text.reasoning import OpenedReasoning
 from ..request.parse import ChatRequest
-from ..response.choice import AnswerOutcome, ChoiceAnswer
-from ..response.choice_setup import AnswerContext, make_choice, no_more_than_asked
+from ..response.choice import AnswerOutcome, ChoiceAnswer, choice_maker
+from ..response.message import AnswerPolicy, Extension
 from ..response.outcome import CallReport
-from ..response.policy import Extension
 from ..response.release_gate import Hold, hold_for
 from ..settings import Settings
 from ..usage.pending_count import meter_for
@@ -278,23 +276,21 @@ class ToolRequest:
         reference cycle would keep an answer in memory until the garbage collector comes.
         """
         self.report.how = self.note
-        context = AnswerContext(
+        known = AnswerPolicy(
             native=self.native,
-            constrained=self._negotiation.is_constrained,
+            hold_later=self._negotiation.is_constrained,
             strict=self._negotiation.strict,
             held=self._negotiation.held,
             full=self.usage.full,
             extension=self._extension,
             report=self.report,
             retried=self._retried,
-            opened=self._opened(),
-            sure=not self._guesses,
             tells_ends=self._tells_ends,
-            hold=None if self.native or self.json is None else self.json.begin(),
-            inner=self.tools.inner,
         )
-        make = functools.partial(make_choice, self.tools.read, self.settings, self.syntax, context)
-        return no_more_than_asked(make, self.chat.n)
+        hold = None if self.native or self.json is None else self.json.begin()
+        opened, sure, inner = self._opened(), not self._guesses, self.tools.inner
+        chat, settings = self.tools.read, self.settings
+        return choice_maker(chat, settings, self.syntax, known, opened=opened, sure=sure, hold=hold, inner=inner)
 
     @property
     def _guesses(self) -> bool:

@@ -22,8 +22,8 @@ from ..formats.unparsed_calls import unparsed_calls
 from ..request.parse import ChatRequest
 from ..response.answer_form import AnswerForm
 from ..response.choice import AnswerOutcome
+from ..response.message import Extension
 from ..response.outcome import CallReport, FinishedCall, as_header, log_no_call
-from ..response.policy import Extension
 from ..response.stream import StreamRewriter
 from ..response.whole import Reply, as_stream, is_stream, no_completion
 from ..settings import Settings
