@@ -15,7 +15,7 @@ from toolcall_middleware.json_schema.pointer import targets_of
 from toolcall_middleware.lru_cache import LRUCache
 from toolcall_middleware.model import Tool
 from toolcall_middleware.response import choice
-from toolcall_middleware.settings import strictness
+from toolcall_middleware.settings.settings import admits
 
 
 def test_the_cache_is_bounded_in_number_and_size() -> None:
@@ -49,7 +49,7 @@ def test_a_cache_may_be_bounded_by_size_alone() -> None:
 
 @pytest.mark.parametrize(
     "read",
-    [models.family, models.opened_reasoning, partial(strictness.admits, ("get_*",)), prompts._short],
+    [models.family, models.opened_reasoning, partial(admits, ("get_*",)), prompts._short],
     ids=["family", "thought", "allowlist", "call id"],
 )
 def test_what_is_kept_by_name_keeps_no_name_of_any_size(read: Callable[[str], object]) -> None:

@@ -1,15 +1,14 @@
-"""Writes `settings/keywords.py`, the settings as types, from the table of options: `python -m tests.typed_settings`."""
+"""Writes `settings/keywords.py` from the table of options: `python -m tests.typed_settings`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from toolcall_middleware import settings
-from toolcall_middleware.settings import OPTIONS
-from toolcall_middleware.settings.readers import Reader
+from toolcall_middleware.settings.options import Values
 
 PATH = Path(settings.__file__).parent / "keywords.py"
 
@@ -28,16 +27,11 @@ _GIVEN = {
 """What may be given for a setting, by the type that its values have: its text in a variable is always allowed."""
 
 
-def _type(reader: Reader) -> str:
-    """The type of a setting's values: the words, where it is one of some."""
-    if get_origin(reader.kind) is Literal:
-        return f"Literal[{', '.join(json.dumps(word) for word in get_args(reader.kind))}]"
-    return reader.type
-
-
-def _given(reader: Reader) -> str:
+def _given(kind: Any) -> str:
     # Text from elsewhere is checked at run time; an editor offers the words.
-    return f"{_type(reader)} | str" if get_origin(reader.kind) is Literal else _GIVEN[reader.type]
+    if get_origin(kind) is Literal:
+        return f"Literal[{', '.join(json.dumps(word) for word in get_args(kind))}] | str"
+    return _GIVEN[kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)]
 
 
 def _lines(types: Mapping[str, str]) -> str:
@@ -54,9 +48,8 @@ def _lines(types: Mapping[str, str]) -> str:
 
 def text() -> str:
     """The whole file."""
-    given = _lines({name: _given(option.reader) for name, option in OPTIONS.items()})
-    values = _lines({name: _type(option.reader) for name, option in OPTIONS.items()})
-    return f'''"""The settings as types, for editors and type checkers. Written by `python -m tests.typed_settings`."""
+    given = _lines({name: _given(kind) for name, kind in Values.__annotations__.items()})
+    return f'''"""Settings as keywords, for editors and type checkers. Written by `python -m tests.typed_settings`."""
 
 from __future__ import annotations
 
@@ -68,12 +61,6 @@ class Keywords(TypedDict, total=False):
     """What may be given."""
 
 {given}
-
-
-class Values:
-    """What a `Settings` has."""
-
-{values}
 '''
 
 

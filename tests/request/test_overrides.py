@@ -14,7 +14,7 @@ from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.request.parse import ChatRequest, read_request
 from toolcall_middleware.settings import OPTIONS, Settings
 from toolcall_middleware.settings.options import Strictness
-from toolcall_middleware.settings.strictness import admits
+from toolcall_middleware.settings.settings import admits
 
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "look", "description": "0123456789"}}
 BASE: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [TOOL, TOOL]}

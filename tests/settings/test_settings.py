@@ -11,7 +11,8 @@ import pytest
 from toolcall_middleware import Settings, SettingsError
 from toolcall_middleware.cli.dispatch import build_parser
 from toolcall_middleware.settings import OPTIONS, PROFILES
-from toolcall_middleware.settings.keywords import Keywords, Values
+from toolcall_middleware.settings.keywords import Keywords
+from toolcall_middleware.settings.options import Values
 
 from .. import typed_settings
 
@@ -464,4 +465,3 @@ def test_all_mistakes_are_told_at_once() -> None:
 def test_words_that_are_allowed_are_types_for_editors() -> None:
     text = typed_settings.PATH.read_text("utf-8")
     assert 'mode: Literal["prompt", "native", "auto", "off"] | str' in text
-    assert '    mode: Literal["prompt", "native", "auto", "off"]\n' in text

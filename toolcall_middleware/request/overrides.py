@@ -9,7 +9,7 @@ import msgspec
 from ..errors import ToolCallError, kind, shown
 from ..formats import registry
 from ..settings import OPTIONS, Settings, show
-from ..settings.strictness import is_looser, of_request
+from ..settings.settings import is_looser, of_request
 from ..wire import openai
 from ..wire.json_input import decode
 

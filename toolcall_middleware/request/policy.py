@@ -18,7 +18,7 @@ from ..json_schema.pointer import Scope
 from ..json_schema.walk import Child, children, deeper, dotted, walk
 from ..model import Tool
 from ..settings import Settings
-from ..settings.strictness import admits
+from ..settings.settings import admits
 from .messages import calls_of
 from .parse import ChatRequest
 

@@ -21,7 +21,7 @@ from ..parsing.stop_strings import StopFinder
 from ..parsing.text_buffer import Gathered
 from ..parsing.values.coercion import Coercion
 from ..settings import Settings
-from ..settings.strictness import admits
+from ..settings.settings import admits
 from ..wire.openai import free_text, new_call_id
 from .call_id_codec import write_id
 from .outcome import (

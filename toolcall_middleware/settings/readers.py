@@ -20,8 +20,6 @@ from msgspec import Meta
 class Reader:
     """What a setting allows."""
 
-    type: str
-    """The type of its values, as an annotation."""
     allowed: str
     """The values, in words."""
     kind: Any
@@ -137,29 +135,27 @@ _PATH = _text(r"/[^\r\n]*")
 def choice(*values: str) -> Reader:
     """One of `values`, in any case."""
     # Its own `none` and nothing are words here as all others.
-    return Reader("str", ", ".join(values), Literal[values], lambda value: _lower(value) or value)
+    return Reader(", ".join(values), Literal[values], lambda value: _lower(value) or value)
 
 
 def flag() -> Reader:
     """True or false, also in the words that people write for them."""
-    return Reader("bool", "true or false", bool, _truth)
+    return Reader("true or false", bool, _truth)
 
 
 def integer(least: int, *, optional: bool) -> Reader:
     """A number, or a size such as `64k`. `optional`: or none."""
     kind: Any = Annotated[int, Meta(ge=least)]
     allowed = f"an integer of at least {least}"
-    if optional:
-        return Reader("int | None", f"{allowed} or none", kind | None, _size)
-    return Reader("int", allowed, kind, _size)
+    return Reader(f"{allowed} or none", kind | None, _size) if optional else Reader(allowed, kind, _size)
 
 
 def _maybe(allowed: str, kind: Any, tidy: Callable[[Any], Any] = _line, check: Any = None) -> Reader:
-    return Reader("str | None", allowed, kind | None, tidy, check)
+    return Reader(allowed, kind | None, tidy, check)
 
 
 def _many(allowed: str, kind: Any, tidy: Callable[[Any], Any] = _names, check: Any = None) -> Reader:
-    return Reader("tuple[str, ...]", allowed, tuple[kind, ...], tidy, check)
+    return Reader(allowed, tuple[kind, ...], tidy, check)
 
 
 # --- what types cannot say
@@ -223,7 +219,7 @@ _ORIGIN = r"[a-z][a-z0-9+.-]*://[^/\s,?#@*]+|\*"
 _USED = "id|object|created|model|choices|usage|error|system_fingerprint|service_tier"
 _HEADER = r"[a-z0-9!#$%&'*+.^_`|~-]+"
 
-FORMAT = Reader("str", "auto or a format's name", str, _line)
+FORMAT = Reader("auto or a format's name", str, _line)
 TEMPLATE = _maybe("a checkpoint's folder or file, a model's name in Hugging Face's cache, cache, props, or none", str)
 PATHS = _many("path suffixes, comma separated, each with a leading /", _PATH, check=_some)
 FORWARD_PATHS = _many(
@@ -241,37 +237,34 @@ FACES = _many(
 )
 ALIASES = _many("PATTERN=NAME, comma separated, a * at most in each, or none", str, check=_aliases)
 TOKENS = Reader(
-    "int | str | None",
     "a number of tokens, auto or none",
     Annotated[int, Meta(ge=1)] | Literal["auto"] | None,
     lambda value: _size(_lower(value)),
 )
 TOKENIZER = Reader(
-    "str",
     "approximate, upstream, tiktoken:NAME or hf:PATH_OR_NAME",
     _text(r"approximate|upstream|(?:tiktoken|hf):.+"),
     _line,
 )
 NAMES = _many("names, comma separated, or none", str)
-OPTIONAL_SECONDS = Reader("float | None", "seconds, more than 0, or none", _SECONDS | None, _number)
+OPTIONAL_SECONDS = Reader("seconds, more than 0, or none", _SECONDS | None, _number)
 PATTERNS = _many("names or globs, comma separated, or none", str)
 RATE = _maybe("a rate such as 60/minute or 10 per 30 seconds, or none", _text(_RATES), _rate)
-STORAGE = Reader("str", "memory://, redis://HOST:PORT or another URI of limits", str, _line)
-HEADER = Reader("str", "a header's name", _text(_HEADER), _header)
+STORAGE = Reader("memory://, redis://HOST:PORT or another URI of limits", str, _line)
+HEADER = Reader("a header's name", _text(_HEADER), _header)
 PATH = _maybe("a path, or none", str)
 REGEX = _maybe("a regular expression, or none", str, check=_regex)
 EXTENSION = _maybe("a field's name that OpenAI's API does not use, or none", _text(rf"(?!(?:{_USED})$).*"))
 URL = _maybe("an http:// or https:// address without a query, or none", _text(r'[!"$->@-~]+'), check=_url)
 ID_FORM = _maybe("none or mistral", Literal["mistral"])
 KEY = _maybe("a key, or none", _ONE_KEY)
-SECONDS = Reader("float", "seconds, more than 0", _SECONDS, _number)
+SECONDS = Reader("seconds, more than 0", _SECONDS, _number)
 KEYS = _many("keys or NAME=KEY, comma separated, or none", _ONE_KEY, _keys)
 METRICS = Reader(
-    "str",
     "off, on (at /metrics) or a path such as /internal/metrics",
     _text(r"off|on|/[A-Za-z0-9._/-]*[A-Za-z0-9._-]"),
     _switch,
 )
-SHARE = Reader("float", "a number from 0 to 1", Annotated[float, Meta(ge=0, le=1)], _number)
+SHARE = Reader("a number from 0 to 1", Annotated[float, Meta(ge=0, le=1)], _number)
 # Long enough that nobody guesses it, and nothing that an address would have to quote.
 TOKEN = _maybe("16 to 128 letters, digits, - and _, or none", _text("[A-Za-z0-9_-]{16,128}"))

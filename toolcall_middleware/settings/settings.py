@@ -7,6 +7,8 @@ is in options.py.
 from __future__ import annotations
 
 import difflib
+import fnmatch
+import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,8 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from ..errors import SettingsError
-from .keywords import Keywords, Values
-from .options import OPTIONS, PROFILES
+from .keywords import Keywords
+from .options import OPTIONS, PROFILES, Levels, Strictness, Values
 
 ENV_PREFIX = "TOOLCALL_"
 COMMAND_LINE = "_TOOLCALL_COMMAND_LINE"
@@ -32,6 +34,7 @@ _AS_OPTIONS = {
 """Options of `serve` that people take for settings."""
 _SHOWN_AS = {"upstream": "upstream_url", "upstreams": "upstreams_file"}
 _CHAT = "/chat/completions"
+_MAX_KEPT = 512
 _T = TypeVar("_T")
 _Default = TypeVar("_Default")
 _Given = TypeVarTuple("_Given")
@@ -252,3 +255,44 @@ def library_folder(*variables: str) -> Path | None:
     """The folder that one of these variables of another library names; the first that is set."""
     found = next((text for name in variables if (text := os.environ.get(name, "").strip())), None)
     return None if found is None else Path(found).expanduser()
+
+
+def of_request(name: str) -> bool:
+    """Whether a request may say something about this setting."""
+    return name in OPTIONS and OPTIONS[name].strictness is not Strictness.OPERATOR
+
+
+def is_looser(name: str, value: Any, settings: Settings) -> bool:
+    """Whether `value` would loosen what `settings` say."""
+    current = getattr(settings, name)
+    match OPTIONS[name].strictness:
+        case Strictness.OPERATOR:
+            return bool(value != current)
+        case Strictness.FREE:
+            return False
+        case Strictness.FEWER:
+            return current is not None and (value is None or value > current)
+        case Strictness.SUBSET:
+            return settings.allowlist_mode != "off" and not all(_within(pattern, current) for pattern in value)
+        case levels:
+            return _level(levels, value) < _level(levels, current)
+
+
+def _level(levels: Levels, value: Any) -> int:
+    return next(number for number, values in enumerate(levels) if value in values)
+
+
+def _within(pattern: str, patterns: tuple[str, ...]) -> bool:
+    """Whether all that `pattern` admits is admitted by `patterns`: a name that they admit, or one of them."""
+    return pattern in patterns or (not set("*?[") & set(pattern) and admits(patterns, pattern))
+
+
+def admits(patterns: tuple[str, ...], name: str) -> bool:
+    """Whether a tool's name is one of `patterns`: names, or globs with `*`, `?` and `[...]`."""
+    # Clients and models make up names of any size, which nobody keeps.
+    return _admits(patterns, name) if len(name) <= _MAX_KEPT else _admits.__wrapped__(patterns, name)
+
+
+@functools.lru_cache(maxsize=4096)
+def _admits(patterns: tuple[str, ...], name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

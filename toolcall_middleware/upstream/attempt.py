@@ -5,6 +5,7 @@ What is asked for, and what an answer teaches about that, is negotiation.py's.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple

@@ -19,7 +19,7 @@ from ...errors import ToolCallError, shown
 from ...request.one_reading import one_reading, rewritten_tools
 from ...request.overrides import read_overrides, without_overrides
 from ...settings import Settings
-from ...settings.strictness import admits
+from ...settings.settings import admits
 from ...wire.json_input import read_fields
 from ...wire.openai import encode, raw, read_object, read_value
 from ..http.bodies import request_message
