@@ -17,8 +17,7 @@ from .formats import registry
 from .formats.base import ParserOptions, ToolFormat
 from .model import Tool, ToolSet
 from .observe.recorder import Row
-from .parsing.text.opened import OpenedAnswer
-from .parsing.text.reasoning import OpenedReasoning
+from .parsing.text.reasoning import OpenedAnswer, OpenedReasoning
 from .request.parse import ChatRequest, read_request
 from .rerun import Rerun, known_format, rerun
 from .response.choice import CUT

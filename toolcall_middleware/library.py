@@ -16,7 +16,7 @@ from .formats import models, registry
 from .formats.base import ParserOptions
 from .model import ToolCall, ToolResult, ToolSet
 from .parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text
-from .parsing.text.opened import OpenedAnswer
+from .parsing.text.reasoning import OpenedAnswer
 from .parsing.values.coercion import Coercion, needs_coercion
 from .request.tool_choice import read_choice
 from .request.tools import ToolLimits, read_tools

@@ -13,9 +13,8 @@ from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.parsing.events import Reasoning
-from toolcall_middleware.parsing.text import opened as opened_module
-from toolcall_middleware.parsing.text.opened import OpenedAnswer
-from toolcall_middleware.parsing.text.reasoning import OpenedReasoning
+from toolcall_middleware.parsing.text import reasoning as opened_module
+from toolcall_middleware.parsing.text.reasoning import OpenedAnswer, OpenedReasoning
 from toolcall_middleware.response import reasoning
 from toolcall_middleware.response.reasoning import OpenThought
 

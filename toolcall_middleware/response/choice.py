@@ -23,8 +23,7 @@ from ..formats.near_misses import NoCall
 from ..json_schema.validate_arguments import checker_for
 from ..model import Tool, ToolSet
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
-from ..parsing.text.opened import OpenedAnswer
-from ..parsing.text.reasoning import OpenedReasoning
+from ..parsing.text.reasoning import OpenedAnswer, OpenedReasoning
 from ..parsing.values.coercion import Coercion, needs_coercion
 from ..request.parse import ChatRequest
 from ..settings import Settings

@@ -13,7 +13,7 @@ from ..patterns import WHITE_SPACE, anywhere
 from ..sink import Sink
 from .grammar import Compiled, Where
 from .markup import Markup
-from .prose import Prose
+from .output import Output
 
 _TICKS = re.compile(r"`+")
 _RUNS = {"`": anywhere("`*"), "~": anywhere("~*")}
@@ -26,69 +26,68 @@ _MAX_SPAN = 4096
 class Code:
     """Reads runs of backticks and tildes, and what stands between them."""
 
-    __slots__ = ("_compiled", "_live_at", "_markup", "_names", "_out", "_prose", "_sink")
+    __slots__ = ("_compiled", "_live_at", "_markup", "_names", "_out", "_sink")
 
     def __init__(
-        self, compiled: Compiled, prose: Prose, markup: Markup, sink: Sink, names: Collection[str] = ()
+        self, compiled: Compiled, out: Output, markup: Markup, sink: Sink, names: Collection[str] = ()
     ) -> None:
         self._names = names  # of the tools that are offered
         self._compiled = compiled
-        self._prose = prose
-        self._out = prose.out
+        self._out = out
         self._markup = markup
         self._sink = sink
         self._live_at = -1  # up to here in the text at hand, markers stand in the span that is open
 
     def begin(self) -> None:
         """Another text is at hand."""
-        self._prose.span_from = 0
+        self._out.span_from = 0
         self._live_at = -1
 
     def ticks(self, s: str, begin: int, pos: int, *, last: bool) -> int:
         """A run of backticks or tildes at `pos`. Returns as `Scanner._marker` does."""
-        prose = self._prose
+        out = self._out
         n = len(s)
         c = s[pos]
         end = _RUNS[c].match(s, pos, pos + _MAX_FENCE_LINE).end()
         count = end - pos
         if count == _MAX_FENCE_LINE:
             return end  # so many of them are no markup
-        blank = prose.is_blank(s, begin, pos)
-        if end == n and not last and (c == "`" or blank or prose.is_lead(s, begin, pos)):
-            return -prose.hold(s, begin, pos) - 1
-        if prose.span and prose.span_is_void(s, begin, pos):
-            prose.span = 0
-        if count >= 3 and not prose.span:
-            if blank or prose.is_lead(s, begin, pos):
+        blank = out.is_blank(s, begin, pos)
+        if end == n and not last and (c == "`" or blank or out.is_lead(s, begin, pos)):
+            return -out.hold(s, begin, pos) - 1
+        if out.span and out.span_is_void(s, begin, pos):
+            out.span = 0
+        if count >= 3 and not out.span:
+            if blank or out.is_lead(s, begin, pos):
                 return self._fence_line(s, begin, pos, end, last=last)
             if c == "`":
                 # Models open a block at the end of a sentence too: `Here it is: ```json`. A language tells.
                 if not last and _INFO_PART.match(s, end):
-                    return -prose.hold(s, begin, pos) - 1
+                    return -out.hold(s, begin, pos) - 1
                 if _INFO_LINE.match(s, end):
                     return self._fence_line(s, begin, pos, end, last=last)
         if c == "`":
-            if not prose.span:
-                prose.span = count
-                prose.span_from = end
-            elif prose.span == count:
-                prose.span = 0
+            if not out.span:
+                out.span = count
+                out.span_from = end
+            elif out.span == count:
+                out.span = 0
         return end
 
     def _fence_line(self, s: str, begin: int, pos: int, end: int, *, last: bool) -> int:
         """A fence opens at `pos`: go into it, or into a call that it holds."""
-        prose = self._prose
+        out = self._out
         n = len(s)
         fence = (s[pos], end - pos)
         line_end = s.find("\n", end, pos + _MAX_FENCE_LINE)
         if line_end < 0:
             if n - pos < _MAX_FENCE_LINE and not last:
-                return -prose.hold(s, begin, pos) - 1
+                return -out.hold(s, begin, pos) - 1
             line_end = n - 1 if n - pos < _MAX_FENCE_LINE else pos + _MAX_FENCE_LINE - 1
         info = s[end : line_end + 1]
         if "`" in info and fence[0] == "`":
-            prose.span = fence[1]
-            prose.span_from = end
+            out.span = fence[1]
+            out.span_from = end
             return end
         opens_answer = self._out.at_start and not s[begin:pos].strip()
         info = info.strip().lower()
@@ -101,19 +100,19 @@ class Code:
         }
         if candidates and k < limit and s[line_end] == "\n":  # a line that is too long is text
             if not last and (k >= n or self._may_begin_at(s, k)):
-                return -prose.hold(s, begin, pos) - 1
+                return -out.hold(s, begin, pos) - 1
             for m, group in self._openers_at(s, k):
                 if group in candidates:
-                    prose.emit(s, begin, pos)
+                    out.emit_prose(s, begin, pos)
                     return -self._markup.open(candidates[group], m.group(), s[pos:k], k, m.end(), fence) - 1
         if self._out.reasoning is not None:
             # A fence that is never closed must not hide the end of the thought.
-            prose.span = fence[1]
-            prose.span_from = end
+            out.span = fence[1]
+            out.span_from = end
             return end
-        prose.emit(s, begin, line_end + 1)
-        prose.fence = fence
-        prose.begin_line(blank=True)
+        out.emit_prose(s, begin, line_end + 1)
+        out.fence = fence
+        out.begin_line(blank=True)
         return -line_end - 2
 
     def _may_begin_at(self, s: str, k: int) -> bool:
@@ -139,9 +138,9 @@ class Code:
 
     def in_fence(self, s: str, i: int, *, last: bool) -> int:
         """Code from `s[i]`, up to the closing fence (which is code too: it all goes out as text)."""
-        prose = self._prose
-        assert prose.fence is not None  # noqa: S101 - checked by the caller
-        char, count = prose.fence
+        out = self._out
+        assert out.fence is not None  # noqa: S101 - checked by the caller
+        char, count = out.fence
         n = len(s)
         begin = i
         while True:
@@ -151,21 +150,21 @@ class Code:
                 keep = n
                 while keep > i and s[keep - 1] == char and n - keep < 2:
                     keep -= 1
-                if last or not (keep < n and prose.is_blank(s, begin, keep)):
+                if last or not (keep < n and out.is_blank(s, begin, keep)):
                     keep = n
-                prose.emit(s, begin, keep)
+                out.emit_prose(s, begin, keep)
                 self._out.carry = s[keep:]
                 return n
             end = _RUNS[char].match(s, pos).end()
-            closed = _fence_end(s, pos, end, count, last=last) if prose.is_blank(s, begin, pos) else -1
+            closed = _fence_end(s, pos, end, count, last=last) if out.is_blank(s, begin, pos) else -1
             if closed is not None and 0 <= closed < n and s[closed] != "\n":
                 closed = self._at_turns_end(s, closed, last=last)
             if closed is None:
-                return prose.hold(s, begin, pos)
+                return out.hold(s, begin, pos)
             if closed >= 0:
-                prose.emit(s, begin, closed)
-                prose.fence = None
-                prose.begin_line(blank=False)
+                out.emit_prose(s, begin, closed)
+                out.fence = None
+                out.begin_line(blank=False)
                 return closed
             i = end
 
@@ -180,17 +179,17 @@ class Code:
 
     def after_fenced_call(self, s: str, i: int, *, last: bool) -> int:
         """Behind a call that stood in a fence: the closing fence is markup, another call may come first."""
-        prose = self._prose
-        assert prose.fence_tail is not None  # noqa: S101 - checked by the caller
+        out = self._out
+        assert out.fence_tail is not None  # noqa: S101 - checked by the caller
         n = len(s)
         k = WHITE_SPACE.match(s, i).end()
         if k > i:
             self._out.hold_gap(s[i:k])
-            prose.begin_line(blank=True)
+            out.begin_line(blank=True)
             i = k
         if i == n:
             return n
-        if s[i] == prose.fence_tail[0]:
+        if s[i] == out.fence_tail[0]:
             end = _RUNS[s[i]].match(s, i).end()
             closed = self._closes_call_fence(s, i, end, last=last)
             if closed is None:
@@ -199,8 +198,8 @@ class Code:
             if closed >= 0:
                 self._sink.ends_with(self._out.take_gap() + s[i:closed])
                 self._sink.report_end()
-                prose.fence_tail = None
-                prose.begin_line(blank=s.startswith(s[i], closed))  # another one opens there
+                out.fence_tail = None
+                out.begin_line(blank=s.startswith(s[i], closed))  # another one opens there
                 return closed
         if not last and self._compiled.may_begin_at(s, i):
             self._out.carry = s[i:]
@@ -208,11 +207,11 @@ class Code:
         m = self._compiled.marker_at(s, i)
         opener = None if m is None else self._compiled.openers.get(self._compiled.group(m))
         if m is not None and opener is not None:
-            fence, prose.fence_tail = prose.fence_tail, None
+            fence, out.fence_tail = out.fence_tail, None
             return self._markup.open(opener, m.group(), "", i, m.end(), fence)
         # Other text: we are still in the fence.
-        prose.stay_in(prose.fence_tail)
-        prose.fence_tail = None
+        out.stay_in(out.fence_tail)
+        out.fence_tail = None
         return i
 
     def _closes_call_fence(self, s: str, i: int, end: int, *, last: bool) -> int | None:
@@ -220,9 +219,9 @@ class Code:
 
         None: there is no telling yet.
         """
-        prose = self._prose
-        assert prose.fence_tail is not None  # noqa: S101 - checked by the caller
-        count = prose.fence_tail[1]
+        out = self._out
+        assert out.fence_tail is not None  # noqa: S101 - checked by the caller
+        count = out.fence_tail[1]
         if end - i >= _MAX_FENCE_LINE:
             return -1  # so many of them are no markup
         if end == len(s) and not last:
@@ -239,7 +238,7 @@ class Code:
 
     def is_live(self, s: str, pos: int, *, last: bool) -> bool | None:
         """Whether a marker behind an open backtick run counts: None while the line does not tell."""
-        prose = self._prose
+        out = self._out
         if pos < self._live_at:
             return False  # the same span as around the marker before
         line_end = s.find("\n", pos, pos + _MAX_SPAN)
@@ -249,7 +248,7 @@ class Code:
             m = _TICKS.search(s, i, stop)
             if m is None:
                 break
-            if m.end() - m.start() == prose.span:
+            if m.end() - m.start() == out.span:
                 if m.end() == len(s) and not last:
                     return None  # the run may go on
                 self._live_at = m.start()

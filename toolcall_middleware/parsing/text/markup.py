@@ -12,9 +12,7 @@ from typing import NamedTuple
 from ..cursor import Cursor, CursorReader
 from ..sink import Mode, Sink
 from .grammar import Opener
-from .output import Output
-
-Fence = tuple[str, int]  # its character and how many of it
+from .output import Fence, Output
 
 _SHORT = 256  # characters of what may be half a marker at the end
 # Closing markers, of which the last is not complete: all that may stand behind a call where the text ends. A reader

@@ -1,4 +1,6 @@
-"""Reasoning that is passed over: nothing in it counts but its end.
+"""Reasoning in a text, and answers that begin in a thought which the prompt has opened.
+
+`ReasoningSpan` passes reasoning over: nothing in it counts but its end.
 
 Some models begin their calls without having ended the thought (Kimi K2, DeepSeek). A marker that is a token of its own
 makes what follows it wait: if the thought is ended after all, it was part of it; where the text ends first, the thought
@@ -7,12 +9,19 @@ had ended there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
+import msgspec
+
+from ..events import CallEnd, CallStart, Event, Reasoning, Stop, Text
 from .grammar import Compiled
 from .output import Output
 
 _MAX_LATE = 1 << 20
+MAX_KEPT = 1 << 20
+"""Characters that are kept until it is decided whether there was a thought."""
 _LOOK = 64
 
 
@@ -101,3 +110,210 @@ class ReasoningSpan:
             self.late = None
             out.emit_reasoning("".join(late))
         return len(s)
+
+
+class _Parser(Protocol):
+    """As formats.base.StreamParser, which is above this room."""
+
+    def feed(self, text: str, /) -> list[Event]: ...
+    def finish(self, *, cut: bool = False) -> list[Event]: ...
+
+
+class OpenedAnswer:
+    """Parses an answer that begins in a thought which the prompt has opened, or is assumed to have opened.
+
+    make: makes a parser of the answer without the thought. tags: those of the thought. sure: the prompt is known to
+    open it, by the setting or because it is at hand; otherwise the answer decides. parsed: calls in thoughts are calls
+    (`reasoning=parse`). repeats: reasoning is no part of the content.
+
+    The closing tag ends the thought, also in code. Until then one parser reads the text as if there was no thought:
+    its text is emitted as reasoning, and from its first call on everything is held back. A closing tag turns what is
+    held back into reasoning. An answer that the model ends without one had no thought: what was emitted as reasoning is
+    emitted as text too, and the calls are calls. Where the thought is sure, its text stays reasoning and only the calls
+    are emitted. Inside a call the closing tag is data, if the call goes on to its end.
+    """
+
+    __slots__ = (
+        "_ahead", "_apart", "_begun", "_carry", "_held", "_in_call", "_inside", "_make", "_over", "_parsed", "_parser",
+        "_repeats", "_said", "_size", "_sure", "_tags", "is_whole", "opened", "unclosed",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        make: Callable[[], _Parser],
+        tags: OpenedReasoning,
+        *,
+        sure: bool,
+        parsed: bool = False,
+        repeats: bool = False,
+    ) -> None:
+        self._make = make
+        self._parser = make()
+        self._tags = tags
+        self._sure = sure
+        self._parsed = parsed
+        self._repeats = repeats
+        self._over = False  # it is decided whether there was a thought, and that is over
+        self._begun = False
+        self._carry = ""  # what may become the closing tag
+        self._ahead: list[str] = []  # text of which nothing was emitted
+        self._held: list[Event] = []  # events of which nothing was emitted
+        self._apart = False  # a call, or text that differs from what the model wrote: the rest is held back
+        self._said: list[str] = []  # text that was emitted as reasoning
+        self._size = 0  # characters that are kept
+        self._in_call = False
+        self._inside: list[str] | None = None  # the text behind a closing tag that is inside a call
+        self.is_whole = False
+        """All of the answer comes at once: nothing is emitted before it is decided what it is."""
+        self.opened: bool | None = None
+        """Whether the answer shows that the prompt opens the thought; None where it shows nothing."""
+        self.unclosed = False
+        """The answer had no closing tag, and its calls and text have been emitted for that."""
+
+    def skip(self) -> None:
+        """There is no thought in the text: the engine's own parser has taken it out. No effect once text has come."""
+        self._over = self._over or not self._begun
+
+    def feed(self, text: str, /) -> list[Event]:
+        """The next piece of the model's text."""
+        if self._over:
+            return self._parser.feed(text)
+        self._begun = True
+        text, self._carry = self._carry + text, ""
+        if self._inside is not None:
+            self._inside.append(text)
+            return self._read(text)
+        close = self._tags.close
+        at = text.find(close)
+        if at < 0:
+            keep = len(text) - half_at_end(text, close)
+            events = self._read(text[:keep])
+            if not self._over:
+                self._carry = text[keep:]
+                return events
+            return events + self._parser.feed(text[keep:])
+        events = self._read(text[:at])
+        if self._over:
+            return events + self._parser.feed(text[at:])
+        behind = text[at + len(close) :]
+        if not self._in_call:
+            return events + self._close(behind)
+        self._inside = [behind]
+        return events + self._read(text[at:])
+
+    def finish(self, *, cut: bool = False) -> list[Event]:
+        """The end of the text. cut: the model did not end it by itself."""
+        parser = self._parser
+        events = [] if self._over else self._read(self._carry)
+        if not self._over:
+            events += self._follow(parser.finish(cut=cut))
+            if not self._over:
+                return events + self._end(cut=cut)
+            if self._parser is parser:
+                return events
+        return events + self._parser.finish(cut=cut)
+
+    def _read(self, text: str) -> list[Event]:
+        """Text in which the thought is not closed."""
+        if not text:
+            return []
+        if not self._parsed and self._inside is None:
+            self._ahead.append(text)
+        self._size += len(text) if self._apart or self._repeats else 0
+        events = self._follow(self._parser.feed(text))
+        if self._size > MAX_KEPT and not (self._over or self.is_whole):
+            events += self._end(cut=False)
+        return events
+
+    def _follow(self, events: list[Event]) -> list[Event]:
+        """The parser's events. Returns those that can be emitted."""
+        if events and not (self._apart or self._said or self._held) and _opens(events[0]):
+            # The model opens a thought by itself: so the prompt has not.
+            self._over, self.opened = True, False
+            return events
+        over = spans = False
+        for event in events:
+            kind = type(event)
+            if kind is CallStart:
+                self._in_call = True
+            elif kind is CallEnd:
+                self._in_call = False
+                spans = self._inside is not None
+                over = spans and event.complete  # type: ignore[union-attr]
+            elif kind is Stop:
+                over = not self._parsed
+        self._held += events
+        if spans and self._inside is not None and not over:
+            return self._close("".join(self._inside))
+        if over and self._parsed:
+            self._inside = None
+        elif over:
+            return self._end(cut=False)
+        return self._emitted()
+
+    def _emitted(self) -> list[Event]:
+        """What of the events can be emitted while the thought may still be closed."""
+        if self.is_whole or self._apart or not self._held:
+            return []
+        out: list[Event] = []
+        if self._parsed:
+            for event in self._held:
+                if type(event) is Text:
+                    self._said.append(event.text)
+                out.append(self._in_thought(event))
+            self._held.clear()
+            return out
+        ahead, at = "".join(self._ahead), 0
+        for event in self._held:
+            if type(event) is not Text or not ahead.startswith(event.text, at):
+                self._apart = True
+                break
+            at += len(event.text)
+            if self._repeats:
+                self._said.append(event.text)
+            out.append(self._in_thought(event))
+        del self._held[: len(out)]
+        self._ahead = [ahead[at:]]
+        return out
+
+    def _close(self, behind: str) -> list[Event]:
+        """The thought is closed: `behind` is the beginning of the answer."""
+        tags, self._over, self.opened = self._tags, True, True
+        if self._parsed:
+            out = [self._in_thought(event) for event in (*self._held, *self._parser.finish(cut=True))]
+        else:
+            out = [Reasoning(text, channel=tags.channel) for text in ("".join(self._ahead),) if text]
+        out.append(Reasoning("" if tags.channel else tags.close, markup=True, channel=tags.channel))
+        self._drop()
+        self._parser = self._make()
+        return out + self._parser.feed(behind)
+
+    def _end(self, *, cut: bool) -> list[Event]:
+        """No closing tag has come: what it was then."""
+        tags, self._over, self.unclosed = self._tags, True, True
+        out, said, ahead = self._held, self._said, "".join(self._ahead)
+        self._drop()
+        complete = any(type(event) is CallEnd and event.complete for event in out)
+        if self._sure or (cut and not complete):
+            if self._parsed or complete or not cut:
+                return [self._in_thought(event) for event in out]
+            # Half a call in a thought is a thought.
+            return [Reasoning(ahead, channel=tags.channel)] if ahead else []
+        self.opened = None if cut else False
+        return [Text("".join(said)), *out] if said and self._repeats else out
+
+    def _drop(self) -> None:
+        self._ahead, self._held, self._said, self._inside = [], [], [], None
+
+    def _in_thought(self, event: Event) -> Event:
+        """The event, where it is one of a thought."""
+        if type(event) is Text:
+            return Reasoning(event.text, channel=self._tags.channel)
+        if type(event) is CallStart:
+            return msgspec.structs.replace(event, in_reasoning=True)
+        return event
+
+
+def _opens(event: Event) -> bool:
+    """Whether a thought begins with it."""
+    return type(event) is Reasoning and event.markup and bool(event.text)

@@ -23,7 +23,6 @@ from .grammar import Grammar, Where, compile_grammar
 from .markdown_code import Code
 from .markup import Closed, Markup
 from .output import TAIL, Output
-from .prose import Prose
 from .reasoning import ReasoningSpan
 
 _MAX_ENDS = 512  # characters: where more stand behind a token that ends a turn, it is text
@@ -38,12 +37,12 @@ _MANY = 64  # texts that have passed and are remembered before they are looked a
 class Scanner:
     """The parser of one choice. See `StreamParser` for its two verbs.
 
-    Its parts, each with its own state: `Output` (the text that leaves and what of it is held back), `Prose` (where in
-    its Markdown the text stands), `Markup` (the reader of the markup that is open), `Code` and `ReasoningSpan`.
+    Its parts, each with its own state: `Output` (the text that is emitted, what of it is held back, and where in its
+    Markdown it is), `Markup` (the reader of the markup that is open), `Code` and `ReasoningSpan`.
     """
 
     __slots__ = (
-        "_code", "_compiled", "_in_thought", "_markup", "_names", "_out", "_parse_reasoning", "_passed", "_prose",
+        "_code", "_compiled", "_in_thought", "_markup", "_names", "_out", "_parse_reasoning", "_passed",
         "_sink", "_special", "_thought", "stopped",
     )  # fmt: skip
 
@@ -73,10 +72,8 @@ class Scanner:
             offered, schema, out.emit, unknown=unknown_tool, keep_raw=keep_raw, keep_complete=keep_complete,
             keep_arguments=keep_arguments, any_arguments=any_arguments, tell_unknown=tell_unknown, meant=meant,
         )  # fmt: skip
-        sink.call_began = out.call_began
-        self._prose = Prose(out)
         self._markup = Markup(sink, out)
-        self._code = Code(compiled, self._prose, self._markup, sink, names)
+        self._code = Code(compiled, out, self._markup, sink, names)
         self._thought = ReasoningSpan(compiled, out)
         self._parse_reasoning = parse_reasoning
         self._in_thought = in_thought
@@ -145,7 +142,7 @@ class Scanner:
         late = self._thought.take_late()
         if late is not None:
             out.reasoning = None  # the reasoning was never ended: the calls behind it are no part of it
-            self._restart()
+            out.restart()
             self._scan(late, last=True)
         while markup.body is not None:
             self._scan(self._behind_markup(markup.finish()), last=True)
@@ -187,9 +184,7 @@ class Scanner:
                 return
             if out.reasoning is not None and not self._parse_reasoning:
                 i = self._thought.read(s, i, last=last)
-                if out.reasoning is None:
-                    self._restart()
-            elif self._prose.fence is not None:
+            elif self._out.fence is not None:
                 i = self._code.in_fence(s, i, last=last)
             else:
                 i = self._text(s, i, last=last)
@@ -198,39 +193,33 @@ class Scanner:
 
     def _behind_markup(self, closed: Closed) -> str:
         """Go on behind markup; the text that must be read again."""
-        prose = self._prose
-        prose.begin_line(blank=closed.line_blank, header=closed.header)
+        out = self._out
+        out.begin_line(blank=closed.line_blank, header=closed.header)
         if closed.committed:
-            prose.fence_tail = closed.fence
+            out.fence_tail = closed.fence
         else:
-            prose.stay_in(closed.fence)
+            out.stay_in(closed.fence)
         return closed.again
 
-    def _restart(self) -> None:
-        """Behind reasoning the answer begins anew."""
-        self._out.restart()
-        self._prose.begin_line(blank=True)
-        self._prose.span = 0
-
     def _note_passed(self) -> None:
-        """Remember of the texts that passed what `Prose.emit` does."""
+        """Remember of the texts that passed what `Output.emit_prose` does."""
         text = "".join(self._passed)
         self._passed.clear()
-        self._prose.skipped(text)
+        self._out.skipped(text)
 
     def _clear(self) -> Callable[[str], object] | None:
         """What finds the beginnings of markers in plain prose, code in a fence, or reasoning; None: more is open."""
-        out, prose = self._out, self._prose
+        out = self._out
         if self._markup.body is not None or out.carry or self.stopped:
             return None
         if out.reasoning is not None:
             if self._parse_reasoning or self._thought.late is not None:
                 return None
             return _finder(out.reasoning[0])
-        if out.in_gap or prose.span or prose.fence_tail is not None:
+        if out.in_gap or out.span or out.fence_tail is not None:
             return None
-        if prose.fence is not None:
-            return _finder(prose.fence[0])
+        if out.fence is not None:
+            return _finder(out.fence[0])
         # What can only open an answer is looked for by another pattern, but not behind other text.
         return None if out.at_start else self._compiled.first.search
 
@@ -239,22 +228,22 @@ class Scanner:
     def _text(self, s: str, i: int, *, last: bool) -> int:
         """Prose from `s[i]`, up to markup, a fence or the end."""
         n = len(s)
-        compiled, prose, out = self._compiled, self._prose, self._out
-        if prose.fence_tail is not None:
+        compiled, out = self._compiled, self._out
+        if out.fence_tail is not None:
             i = self._code.after_fenced_call(s, i, last=last)
-            if out.carry or self._markup.body is not None or prose.fence_tail is None:
+            if out.carry or self._markup.body is not None or out.fence_tail is None:
                 return i
         begin = i  # s[begin:i] is prose that has not left
         while True:
             first = compiled.first_at_start if out.at_start and not s[begin:i].strip() else compiled.first
             m = first.search(s, i)
             if m is None:
-                prose.emit(s, begin, n)
+                out.emit_prose(s, begin, n)
                 return n
             pos = m.start()
             if out.at_start and s[begin:pos].strip():
                 # Text stands before it: what can only open an answer cannot open here.
-                prose.emit(s, begin, pos)
+                out.emit_prose(s, begin, pos)
                 begin = i = pos
                 if compiled.first.match(s, pos) is None:
                     continue
@@ -266,13 +255,13 @@ class Scanner:
                 i = step
                 continue
             m = compiled.marker_at(s, pos)
-            on_line = prose.begins_line(s, begin, pos)
+            on_line = out.begins_line(s, begin, pos)
             if not last:
                 # Also where a marker stands already: `[` may become `[THINK]`.
                 if compiled.may_begin_at(s, pos):
-                    return prose.hold(s, begin, pos)
+                    return out.hold(s, begin, pos)
                 if on_line and compiled.on_line.may_begin_at(s, pos, self._begins):
-                    return prose.hold(s, begin, pos)
+                    return out.hold(s, begin, pos)
             if m is None or not self._can_open_here(m, s, begin, pos):
                 m = compiled.on_line.marker_at(s, pos) if on_line else None
                 if m is None or not self._counts_here(m, behind_nothing=not s[begin:pos].strip()):
@@ -285,53 +274,52 @@ class Scanner:
 
     def _marker(self, s: str, begin: int, pos: int, m: re.Match[str], *, last: bool) -> int:
         """A marker stands at `pos`. Returns the index to go on from, or -index-1 when this stretch of prose is over."""
-        prose, out = self._prose, self._out
+        out = self._out
         group = self._compiled.group(m)
         kind = group[0]
         if kind == "c" and out.reasoning is not None:
             if out.reasoning != m.group():
                 return m.end()
-            prose.emit(s, begin, pos)
+            out.emit_prose(s, begin, pos)
             out.end_reasoning(m.group())
-            self._restart()
             return -m.end() - 1
-        if prose.span and not prose.span_is_void(s, begin, pos):
+        if out.span and not out.span_is_void(s, begin, pos):
             live = self._code.is_live(s, pos, last=last)
             if live is None:
-                return -prose.hold(s, begin, pos) - 1
+                return -out.hold(s, begin, pos) - 1
             if not live:
                 return m.end()
-            prose.span = 0
+            out.span = 0
         behind_call = self._sink.calls > 0 and out.in_gap and _SPACE.match(s, begin, pos).end() == pos
         if (kind == "x" and (not behind_call or out.at_start)) or (kind == "s" and not self._sink.calls):
             return m.end()
         if kind == "c" and not behind_call:
             # A template may have opened the reasoning in the prompt: what follows is the answer's start.
-            prose.emit(s, begin, m.end())
+            out.emit_prose(s, begin, m.end())
             out.events.append(Reasoning("", markup=True))
-            self._restart()
+            out.restart()
             return -m.end() - 1
         if kind == "r":
             fresh = out.in_gap and not s[begin:pos].strip()
-            if out.reasoning is not None or not (fresh or prose.is_blank(s, begin, pos)):
+            if out.reasoning is not None or not (fresh or out.is_blank(s, begin, pos)):
                 return m.end()
-            prose.emit(s, begin, pos)
+            out.emit_prose(s, begin, pos)
             out.open_reasoning(m.group(), self._compiled.reasoning[group])
             return -m.end() - 1
         if kind in "ncx":  # directly behind a call, the end of a call or of reasoning is markup
             if kind == "x":
                 self._sink.ends_with(out.take_gap() + s[begin : m.end()])
             else:
-                prose.emit(s, begin, pos)
+                out.emit_prose(s, begin, pos)
             return -m.end() - 1
         if kind == "e":
             return self._end_marker(s, begin, pos, m.end(), last=last)
         if kind == "s":
-            prose.emit(s, begin, pos)
+            out.emit_prose(s, begin, pos)
             out.events.append(Stop(m.group()))
             self.stopped = True
             return -m.end() - 1
-        prose.emit(s, begin, pos)
+        out.emit_prose(s, begin, pos)
         self._sink.in_reasoning = out.reasoning is not None
         return -self._markup.open(self._compiled.openers[group], m.group(), "", pos, m.end()) - 1
 
@@ -344,13 +332,13 @@ class Scanner:
         behind = compiled.ends.match(s, end).end()
         next_turn = compiled.marker_at(s, behind) if behind < n and self._sink.calls else None
         if next_turn is not None and compiled.group(next_turn)[0] == "s":
-            self._prose.emit(s, begin, pos)
+            self._out.emit_prose(s, begin, pos)
             return -behind - 1
         if behind < n and (last or not compiled.may_begin_at(s, behind)):
             return end
         if not last:
-            return -self._prose.hold(s, begin, pos) - 1
-        self._prose.emit(s, begin, pos)
+            return -self._out.hold(s, begin, pos) - 1
+        self._out.emit_prose(s, begin, pos)
         return -n - 1
 
     def _counts_here(self, m: re.Match[str], *, behind_nothing: bool) -> bool:
