@@ -25,10 +25,10 @@ from .request.overrides import without_overrides
 from .request.parse import ChatRequest, UsageOnly, is_chat, read_request
 from .request.policy import check_request
 from .request.repeated_calls import check_repeated_calls
+from .response.answer_form import Reply
 from .response.message import Extension
 from .response.outcome import FinishedCall
 from .response.stream import StreamRewriter
-from .response.whole import Reply
 from .settings import Settings
 from .upstream.actions import (
     Action,

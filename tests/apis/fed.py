@@ -15,12 +15,11 @@ from toolcall_middleware.apis.messages.client import face as messages
 from toolcall_middleware.apis.responses import face as responses
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.model import ToolSet
+from toolcall_middleware.response.answer_form import no_completion, rewrite_whole
 from toolcall_middleware.response.choice import ChoiceAnswer, Verbatim
 from toolcall_middleware.response.native_calls import NativeCalls
-from toolcall_middleware.response.release_gate import Gate, Hold, size_of
 from toolcall_middleware.response.said import StepEmitter
-from toolcall_middleware.response.stream import StreamRewriter
-from toolcall_middleware.response.whole import no_completion, rewrite_whole
+from toolcall_middleware.response.stream import Gate, Hold, StreamRewriter, size_of
 from toolcall_middleware.usage.meter import UsageMeter
 
 

@@ -27,8 +27,8 @@ from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.parsing.sink import Sink
 from toolcall_middleware.parsing.text.scanner import Scanner
 from toolcall_middleware.response.choice import ChoiceAnswer
+from toolcall_middleware.response.chunk import Template, Templates
 from toolcall_middleware.response.stream import StreamRewriter
-from toolcall_middleware.response.templates import Template, Templates
 
 pytestmark = pytest.mark.slow
 

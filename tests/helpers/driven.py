@@ -22,7 +22,7 @@ from toolcall_middleware.exchange import (
     State,
     StopUpstream,
 )
-from toolcall_middleware.response.whole import Reply
+from toolcall_middleware.response.answer_form import Reply
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 from toolcall_middleware.upstream.completions.pending import PendingPrompt

@@ -10,8 +10,7 @@ from typing import Any
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from toolcall_middleware.response.choice import ChoiceAnswer
 from toolcall_middleware.response.chunk_writer import ChatEmitter
-from toolcall_middleware.response.release_gate import Gate, Hold
-from toolcall_middleware.response.stream import StreamRewriter
+from toolcall_middleware.response.stream import Gate, Hold, StreamRewriter
 from toolcall_middleware.usage.meter import UsageMeter
 
 HEAD: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}

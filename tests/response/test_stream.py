@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from tests.helpers.policies import policy as made_policy
 from tests.helpers.stream_rules import Answered, check_stream
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.release_gate import Hold
-from toolcall_middleware.response.stream import StreamRewriter
-from toolcall_middleware.response.templates import Templates
+from toolcall_middleware.response.chunk import Templates
+from toolcall_middleware.response.stream import Hold, StreamRewriter
 from toolcall_middleware.usage.meter import UsageMeter
 
 from .streams import DONE, HEAD, ScriptParser, chat_stream, chunk, event, pieces, role, says, stream

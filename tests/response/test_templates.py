@@ -15,8 +15,8 @@ from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.response.choice import ChoiceAnswer
+from toolcall_middleware.response.chunk import MAX_TEMPLATES
 from toolcall_middleware.response.stream import StreamRewriter
-from toolcall_middleware.response.templates import MAX_TEMPLATES
 from toolcall_middleware.usage.meter import UsageMeter
 
 from .streams import DONE, HEAD, chat_stream, chunk, event

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.helpers.policies import policy as made_policy
 from tests.helpers.stream_rules import Answered, check_stream, check_whole, same_answer
 from toolcall_middleware.errors import ToolCallError
+from toolcall_middleware.response.answer_form import WholeAnswer, as_stream, rewrite_whole
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.whole import WholeAnswer, as_stream, rewrite_whole
 from toolcall_middleware.usage.meter import UsageMeter
 
 from .streams import ScriptParser, chat_stream, chunk, stream

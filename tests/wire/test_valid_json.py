@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.policies import policy as made_policy
 from toolcall_middleware.apis.google.translation import GoogleTranslation
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
+from toolcall_middleware.response.answer_form import as_stream, rewrite_whole
 from toolcall_middleware.response.choice import ChoiceAnswer, Verbatim
-from toolcall_middleware.response.whole import as_stream, rewrite_whole
 from toolcall_middleware.usage.meter import UsageMeter
 from toolcall_middleware.wire import openai
 

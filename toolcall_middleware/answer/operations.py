@@ -1,6 +1,6 @@
 """The operations that an answer consists of: text, reasoning, a call, more of its arguments.
 
-response/choice.py emits them. response/chunk_writer.py writes deltas of them, response/whole.py one chat message.
+response/choice.py emits them. response/chunk_writer.py writes deltas of them, response/answer_form.py one message.
 `Arguments` follow their `CallOpened`.
 
 An `AnswerWriter` (writer.py) also takes steps for what a chat chunk says outside of operations: the beginning and the

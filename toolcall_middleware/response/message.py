@@ -347,14 +347,14 @@ class Message:
         return self._leave(call, text)
 
     def _leave(self, call: OpenCall, text: str) -> list[Op]:
-        if call.parts is None:
-            if not call.begun and not self._begins_object(call, text):
-                return []
-            if call.passed is not None:
-                call.passed.write(text)
-            return [Arguments(self.calls - 1, text)]
-        call.parts.write(text)
-        return []
+        if call.parts is not None:
+            call.parts.write(text)
+            return []
+        if not call.begun and not self._begins_object(call, text):
+            return []
+        if call.passed is not None:
+            call.passed.write(text)
+        return [Arguments(self.calls - 1, text)]
 
     def _begins_object(self, call: OpenCall, text: str) -> bool:
         """Whether arguments that leave at once may: they are an object's, or only white space so far."""
@@ -383,15 +383,6 @@ class Message:
                     return
             if call.coercion.coerced:
                 self.outcomes.note(CallOutcome.COERCED, place_of(call.coercion.path))
-        self._note_end(event)
-        begun = self.calls if call.parts is not None else self.calls - 1  # before this one
-        self._judge(call, event, ops)
-        if self._policy.tells_ends and self.calls > begun:
-            ops.append(CallClosed(self.calls - 1, event.complete))  # type: ignore[arg-type]
-        self.outcomes.end(call.name)
-
-    def _note_end(self, event: CallEnd) -> None:
-        """What the parser says of a call that is over."""
         for happened, outcome in (
             (event.coerced, CallOutcome.COERCED),
             (event.repaired, CallOutcome.REPAIRED),
@@ -399,6 +390,11 @@ class Message:
         ):
             if happened:
                 self.outcomes.note(outcome, "arguments")
+        begun = self.calls if call.parts is not None else self.calls - 1  # before this one
+        self._judge(call, event, ops)
+        if self._policy.tells_ends and self.calls > begun:
+            ops.append(CallClosed(self.calls - 1, event.complete))  # type: ignore[arg-type]
+        self.outcomes.end(call.name)
 
     def _judge(self, call: OpenCall, event: CallEnd, ops: list[Op]) -> None:
         """Whether a call that is over is one for the client."""
@@ -422,9 +418,10 @@ class Message:
             else:
                 kept = malformed == "repair" or not event.repaired
             if event.complete and kept:
-                self._whole_call(call, written, event.raw, ops)
-                if self.fault is not None:
+                if not self._fits(call.name, written, event.raw):
                     return
+                self._open(call, ops)
+                ops.append(Arguments(self.calls - 1, free_text(written) if free else written, custom=free))
             elif malformed == "error" and (event.complete or not self.limited):
                 self._malformed(call, what if event.complete else "complete: the text ends inside of them", event.raw)
                 return
@@ -489,10 +486,3 @@ class Message:
         message = f"{what}. It wrote: {(written or arguments)[:_MAX_SHOWN]}"
         self._refuse("invalid_tool_arguments", message, raw, at=at, begun=begun)
         return False
-
-    def _whole_call(self, call: OpenCall, arguments: str, raw: str, ops: list[Op]) -> None:
-        if not self._fits(call.name, arguments, raw):
-            return
-        self._open(call, ops)
-        free = call.name in self._policy.custom
-        ops.append(Arguments(self.calls - 1, free_text(arguments) if free else arguments, custom=free))

@@ -31,9 +31,8 @@ from ..wire import openai
 from ..wire.openai import Fields
 from ..wire.sse import ServerEvent
 from .choice import ChoiceAnswer
-from .chunk import Choice, Part
-from .release_gate import Gate
-from .templates import Template
+from .chunk import Choice, Part, Template
+from .stream import Gate
 
 _PIECES = frozenset({Content, Arguments})
 _LATEST = 1 << 40  # seconds since 1970: more is no time

@@ -21,7 +21,7 @@ from ..request.parse import ChatRequest
 from ..response.choice import AnswerOutcome, ChoiceAnswer, choice_maker
 from ..response.message import AnswerPolicy, Extension
 from ..response.outcome import CallReport
-from ..response.release_gate import Hold, hold_for
+from ..response.stream import Hold, hold_for
 from ..settings import Settings
 from ..usage.pending_count import meter_for
 from ..wire import openai

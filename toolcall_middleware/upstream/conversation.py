@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import ToolCallError
+from ..response.answer_form import Reply
 from ..response.outcome import FinishedCall
 from ..response.stream import StreamRewriter
-from ..response.whole import Reply
 from ..usage.meter import UsageMeter
 from ..usage.pending_count import PendingCount
 from .actions import State

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ..errors import ToolCallError
 from ..request.parse import ChatRequest, unread_request
-from ..response.whole import Reply, is_completion
+from ..response.answer_form import Reply, is_completion
 from ..settings import Settings
 from ..usage.pending_count import model_of
 from ..wire import openai

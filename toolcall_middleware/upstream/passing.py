@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from ..errors import ToolCallError, shown
 from ..request.parse import ChatRequest, asks_for_json, read_request
+from ..response.answer_form import Reply
 from ..response.outcome import FinishedCall
-from ..response.whole import Reply
 from ..settings import Settings
 from ..usage.meter import UsageMeter
 from ..usage.pending_count import PendingCount, meter_for, model_of

@@ -20,12 +20,11 @@ from ..formats.base import ParserOptions, StreamParser, ToolFormat
 from ..formats.near_misses import NoCall
 from ..formats.unparsed_calls import unparsed_calls
 from ..request.parse import ChatRequest
-from ..response.answer_form import AnswerForm
+from ..response.answer_form import AnswerForm, Reply, as_stream, is_stream, no_completion
 from ..response.choice import AnswerOutcome
 from ..response.message import Extension
 from ..response.outcome import CallReport, FinishedCall, as_header, log_no_call
 from ..response.stream import StreamRewriter
-from ..response.whole import Reply, as_stream, is_stream, no_completion
 from ..settings import Settings
 from ..usage.pending_count import PendingCount
 from ..wire import openai

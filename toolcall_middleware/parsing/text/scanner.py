@@ -72,6 +72,7 @@ class Scanner:
             offered, schema, out.emit, unknown=unknown_tool, keep_raw=keep_raw, keep_complete=keep_complete,
             keep_arguments=keep_arguments, any_arguments=any_arguments, tell_unknown=tell_unknown, meant=meant,
         )  # fmt: skip
+        sink.call_began = out.call_began
         self._markup = Markup(sink, out)
         self._code = Code(compiled, out, self._markup, sink, names)
         self._thought = ReasoningSpan(compiled, out)
