@@ -116,8 +116,10 @@ class StringArguments:
         if not self._quote:
             self._quote = s[i]
             i += 1
-        before = i - len(self._half)
-        s, i, self._half = self._half + s[i:], 0, ""
+        before = 0
+        if self._half:
+            before = i - len(self._half)
+            s, i, self._half = self._half + s[i:], 0, ""
         quote = self._quote
         plain = _RUN if quote == '"' else _PLAIN
         while i < len(s):

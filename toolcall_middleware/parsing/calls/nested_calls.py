@@ -151,12 +151,13 @@ class _Elements:
     stack: those that are open.
     """
 
-    __slots__ = ("_first", "_mark", "_out", "_pending", "_places", "_root", "_streams", "stack")
+    __slots__ = ("_begins", "_first", "_mark", "_out", "_pending", "_places", "_root", "_streams", "stack")
     done = False
     tail = ""
 
     def __init__(self, parameters: Mapping[str, object], mark: str) -> None:
         self._mark = mark
+        self._begins = re.compile(f"{re.escape(mark[0])}(?:{re.escape(mark[1:2])}|\\Z)").search  # a mark may begin
         self._root: Place = ((parameters, Scope(parameters)),)
         self.stack: list[_Element] = []
         self._pending: tuple[str, list[str]] | None = None  # a complete argument, whose name may be repeated
@@ -197,7 +198,7 @@ class _Elements:
 
     def run(self, text: str) -> str | None:
         """What is emitted for more of a text; None where a tag may be in it."""
-        if self._mark[0] in text:
+        if self._begins(text) is not None:
             return None
         self.text(text)
         return self.said()
