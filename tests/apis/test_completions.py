@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.apis.completions.answer import CompletionAnswer
-from toolcall_middleware.apis.completions.request import completion_body, wanted_logprobs
+from toolcall_middleware.apis.completions import CompletionAnswer, completion_body, wanted_logprobs
 
 HEAD = {"id": "cmpl-7", "object": "text_completion", "created": 1, "model": "m", "system_fingerprint": "f"}
 USAGE = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}

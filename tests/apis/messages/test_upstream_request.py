@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.apis.messages.upstream.models import Thinking, abilities
+from toolcall_middleware.apis.messages.upstream.request import Thinking, abilities
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
 from toolcall_middleware.errors import ToolCallError
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.apis.messages.upstream import schema as upstream_schema
-from toolcall_middleware.apis.messages.upstream.schema import can_be_constrained
+from toolcall_middleware.apis.messages.upstream import request as upstream_request
+from toolcall_middleware.apis.messages.upstream.request import can_be_constrained
 
 STRICT = {"type": "object", "additionalProperties": False}
 
@@ -36,13 +36,13 @@ def test_references_that_the_decoder_takes(schema: dict[str, Any], plain: bool) 
 def test_a_definition_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two ways lead to each definition from the one before it: two to the power of 20 to the last."""
     looked: list[int] = []
-    holds = upstream_schema._Plain.holds
+    holds = upstream_request._Plain.holds
 
     def counted(self: Any, schema: Any, depth: int) -> bool:
         looked.append(depth)
         return holds(self, schema, depth)
 
-    monkeypatch.setattr(upstream_schema._Plain, "holds", counted)
+    monkeypatch.setattr(upstream_request._Plain, "holds", counted)
     defs: dict[str, Any] = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(20)}
     root = {**STRICT, "$defs": {**defs, "d20": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/d0"}}}
     assert can_be_constrained(root)

@@ -8,9 +8,8 @@ from ...errors import ToolCallError
 from ...wire import openai
 from ..passage import Passage
 from ..upstream import TranslatedRequest
-from .answer import error_of, whole
+from .answer import Stream, error_of, whole
 from .request import model_path, translate
-from .stream import Stream
 
 _PAGE = b"pageSize=1000"
 

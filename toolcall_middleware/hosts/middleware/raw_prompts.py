@@ -8,8 +8,7 @@ import re
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...apis.completions.answer import CompletionAnswer
-from ...apis.completions.request import wanted_logprobs
+from ...apis.completions import CompletionAnswer, wanted_logprobs
 from ...upstream.completions.pending import PendingPrompt
 from ..http.answer import Answer, Reads
 from ..http.paths import normal_path

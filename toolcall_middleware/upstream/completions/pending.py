@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...apis.completions.request import completion_body
+from ...apis.completions import completion_body
 from ...errors import FormatError, ToolCallError
 from ...formats.base import ToolFormat
 from ...formats.models import thoughts_of

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import enum
 import logging
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ....errors import ToolCallError, refusal
+from ....json_schema.pointer import Scope, tokens_of
 from ....wire.json_input import Reader
 from ....wire.openai import encode
 from .messages import Conversation, convert
-from .models import Abilities, Thinking, abilities
-from .schema import can_be_constrained, input_schema
 
 _log = logging.getLogger("toolcall_middleware.anthropic")
 
@@ -258,3 +260,154 @@ def _stop_sequences(body: Reader) -> list[str]:
     if len(kept) < len(wanted):
         _log.warning("A stop string of white space is left out: Anthropic's API refuses it.")
     return kept
+
+
+# -- what a Claude model's requests may hold, by its name: newer models refuse what older ones need --------------------
+
+
+# claude-opus-4-1-20250805, claude-3-7-sonnet-latest, anthropic.claude-opus-4-6-v1, claude-2.1
+_CLAUDE = re.compile(r"claude-(?:[a-z]+-)*(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?")
+_ALWAYS_THINKS = re.compile(r"claude-(?:mythos|fable)")
+_NEWEST = (99, 0)
+
+
+class Thinking(enum.Enum):
+    """How a model is asked to think."""
+
+    NO = "no"
+    BUDGET = "budget"  # thinking: enabled, with a number of tokens
+    ADAPTIVE = "adaptive"  # thinking: adaptive, with output_config.effort
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What may be sent to a model.
+
+    `sampling`: temperature, top_p, top_k. `both_sampling`: temperature and top_p together. `structured`:
+    `output_config.format` and `strict` tools. `forced`: tool_choice `any` and `tool`. `off`: thinking can be disabled;
+    `on`: it is on where nothing is said. `efforts`: what `output_config.effort` may say.
+    """
+
+    sampling: bool
+    both_sampling: bool
+    structured: bool
+    thinking: Thinking
+    forced: bool
+    off: bool
+    on: bool = False
+    efforts: tuple[str, ...] = ()
+
+
+_OTHERS = Abilities(
+    sampling=True, both_sampling=True, structured=False, thinking=Thinking.BUDGET, forced=True, off=True
+)
+
+
+def abilities(model: str) -> Abilities:
+    """What may be sent to `model`."""
+    name = model.lower()
+    if "claude" not in name:
+        return _OTHERS
+    found = _CLAUDE.search(name)
+    version = (int(found[1]), int(found[2] or 0)) if found else _NEWEST
+    thinker = _ALWAYS_THINKS.search(name) is not None
+    thinking = Thinking.BUDGET if version >= (3, 7) else Thinking.NO
+    if version >= (4, 6):
+        thinking = Thinking.ADAPTIVE
+    efforts: tuple[str, ...] = ()
+    if thinking is Thinking.ADAPTIVE:
+        efforts = ("low", "medium", "high", "xhigh", "max") if version >= (4, 7) else ("low", "medium", "high", "max")
+    return Abilities(
+        sampling=version < (4, 7),
+        both_sampling=version < (4, 1),
+        structured=version >= (4, 5),
+        thinking=thinking,
+        forced=version < (5, 1),
+        off=not thinker and version < (5, 1),
+        on=thinker or version >= (5, 0),
+        efforts=efforts,
+    )
+
+
+# -- which JSON Schemas Anthropic's API takes: for a tool's input, and for constrained decoding ------------------------
+
+
+_NOT_AT_THE_ROOT = ("anyOf", "oneOf", "allOf")
+_MAX_DEPTH = 64
+
+# https://platform.claude.com/docs/en/build-with-claude/structured-outputs (JSON Schema limitations)
+_PLAIN = frozenset(
+    {"type", "title", "description", "default", "examples", "enum", "const", "required", "$schema", "$id", "$comment"}
+)
+_DEFINITIONS = frozenset({"$defs", "definitions"})
+_MAPS = frozenset({"properties"}) | _DEFINITIONS
+_LISTS = frozenset({"anyOf", "allOf"})
+_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"})
+
+
+def input_schema(parameters: Any) -> tuple[dict[str, Any], list[str]]:
+    """(a tool's parameters as `input_schema`, what of them the API refuses)."""
+    schema = dict(parameters) if isinstance(parameters, dict) else {}
+    features = [name for name in _NOT_AT_THE_ROOT if name in schema]
+    if schema.get("type", "object") != "object":
+        features.append(f"type {schema['type']} at the root")
+    return {"type": "object", **schema}, features
+
+
+def can_be_constrained(schema: Any) -> bool:
+    """Whether decoding can be constrained to `schema` as it is: no keyword would be refused, and none recurs."""
+    return isinstance(schema, dict) and _Plain(Scope(schema)).holds(schema, 0)
+
+
+class _Plain:
+    """One look at one document; each definition is looked at once, where it is first used."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._open: set[int] = set()
+        self._done: set[int] = set()
+
+    def holds(self, schema: Any, depth: int) -> bool:
+        if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+            return False
+        if "properties" in schema or schema.get("type") == "object":
+            if schema.get("additionalProperties") is not False:
+                return False
+        return all(self._keyword(name, value, depth) for name, value in schema.items())
+
+    def _keyword(self, name: str, value: Any, depth: int) -> bool:
+        if name == "enum":
+            return isinstance(value, list) and not any(isinstance(item, dict | list) for item in value)
+        if name in _PLAIN:
+            return True
+        if name == "additionalProperties":
+            return value is False
+        if name == "format":
+            return isinstance(value, str) and value in _FORMATS
+        if name == "minItems":
+            return isinstance(value, int) and value in {0, 1}
+        if name == "items":
+            return self.holds(value, depth + 1)
+        if name in _MAPS:
+            inner = value.values() if isinstance(value, dict) else [None]
+            # Definitions are looked at where they are used.
+            return name != "properties" or all(self.holds(item, depth + 1) for item in inner)
+        if name in _LISTS:
+            return isinstance(value, list) and all(self.holds(item, depth + 1) for item in value)
+        return name == "$ref" and self._reference(value, depth)
+
+    def _reference(self, value: Any, depth: int) -> bool:
+        target = self._scope.find(value)
+        if target is None or not value.startswith("#/"):
+            return False
+        section, *names = tokens_of(value)
+        if section not in _DEFINITIONS or len(names) != 1 or id(target) in self._open:
+            return False
+        key = id(target)
+        if key not in self._done:
+            self._open.add(key)
+            if not self.holds(target, depth + 1):
+                return False
+            self._open.discard(key)
+            self._done.add(key)
+        return True

@@ -15,8 +15,8 @@ from ....wire.openai import read_object, read_value
 from ...passage import Passage
 from ...upstream import TranslatedRequest
 from . import answer
+from .answer import AnthropicStream
 from .request import build
-from .stream import AnthropicStream
 
 PATH = "/v1/messages"
 _MODELS_A_PAGE = 1000
