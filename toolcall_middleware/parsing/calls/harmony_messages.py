@@ -242,23 +242,12 @@ class _Message:
         marker = _NEXT if self._addressed else _MARKER
         if self._spaced:
             yield from self._space()
-        while True:
-            yield from self._cursor.some()
-            s, i = cursor.s, cursor.i
-            m, ends = marker.search(s, i), None
-            while m is not None and (ends := self._ends(m)) is False:
-                m = marker.search(s, m.end())
-            keep = m.start() if m is not None else len(s) if cursor.last else self._sure()
-            if keep > i:
-                say(s[i:keep])
-            cursor.i = keep
-            if m is not None and ends:
-                if self.thinks:
-                    self.end_thought()
-                if m.group() in _ENDS:
-                    cursor.i = m.end()
-                return m.group().endswith(_MESSAGE)
-            yield from cursor.more()
+        m = yield from _said(cursor, say, marker, self._sure, self._ends)
+        if self.thinks:
+            self.end_thought()
+        if m.group() in _ENDS:
+            cursor.i = m.end()
+        return m.group().endswith(_MESSAGE)
 
     def _sure(self) -> int:
         """Up to where no marker may have begun."""
@@ -356,6 +345,31 @@ class _Message:
         return key if alone and "string" in declared_types(schema, key) else ""
 
 
+def _said(
+    c: Cursor,
+    say: Callable[[str], None],
+    marker: re.Pattern[str],
+    sure: Callable[[], int],
+    ends: Callable[[re.Match[str]], bool | None],
+) -> Steps[re.Match[str]]:
+    """Emit a message's text up to a marker that ends it, and return that one, which is not read.
+
+    sure: up to where no marker may have begun. ends: whether a marker is one; None where more must be seen.
+    """
+    while True:
+        yield from c.some()
+        s, m, over = c.s, marker.search(c.s, c.i), None
+        while m is not None and (over := ends(m)) is False:
+            m = marker.search(s, m.end())
+        keep = m.start() if m is not None else len(s) if c.last else sure()
+        if keep > c.i:
+            say(s[c.i : keep])
+        c.i = keep
+        if m is not None and over:
+            return m
+        yield from c.more()
+
+
 def _is_json(s: str, j: int) -> bool:
     return s[j] in "{[\"'" or _NULL.match(s, j) is not None
 
@@ -429,8 +443,6 @@ class Words:
         cursor = self._cursor
         while True:
             channel = yield from self._header()
-            if channel is None:
-                return
             if not channel:
                 if not (yield from self._call()):
                     return
@@ -440,7 +452,8 @@ class Words:
                 cursor.sink.says_more = True
                 return
             self._thinks = channel == _ANALYSIS
-            yield from self._text(cursor.sink.emit_reasoning if self._thinks else cursor.sink.emit_text)
+            say = cursor.sink.emit_reasoning if self._thinks else cursor.sink.emit_text
+            yield from _said(cursor, say, _NEXT_WORDS, self._sure, lambda _: True)
             self.end_thought()
             cursor.sink.consumed(cursor.taken())
             cursor.sink.hold()
@@ -451,8 +464,8 @@ class Words:
             self._thinks = False
             self._cursor.sink.end_reasoning()
 
-    def _header(self) -> Steps[str | None]:
-        """The channel of the message; empty: a call stands here, None: no message does."""
+    def _header(self) -> Steps[str]:
+        """The channel of the message; empty where it is a call. Raises NotACall where there is no message."""
         cursor = self._cursor
         while True:
             yield from cursor.some()
@@ -492,21 +505,6 @@ class Words:
                 return True
             if cursor.last or not _JSON_PART.match(cursor.s, cursor.i):
                 return False
-            yield from cursor.more()
-
-    def _text(self, say: Callable[[str], None]) -> Steps[None]:
-        """A message that is text, up to the next one's header."""
-        cursor = self._cursor
-        while True:
-            yield from cursor.some()
-            s, i = cursor.s, cursor.i
-            m = _NEXT_WORDS.search(s, i)
-            keep = m.start() if m is not None else len(s) if cursor.last else self._sure()
-            if keep > i:
-                say(s[i:keep])
-            cursor.i = keep
-            if m is not None:
-                return
             yield from cursor.more()
 
     def _sure(self) -> int:

@@ -220,7 +220,7 @@ class _Call:
     """One call while it is read. `closed_all`: its closing tag closed all calls."""
 
     __slots__ = (
-        "args", "c", "closed_all", "cut", "empty", "first", "first_key", "half", "in_value", "layout", "parameters",
+        "args", "c", "closed_all", "empty", "first", "first_key", "half", "in_value", "layout", "parameters",
         "repaired", "seen", "whole",
     )  # fmt: skip
 
@@ -232,7 +232,7 @@ class _Call:
         self.whole = False  # the arguments are one JSON object
         self.first = True
         self.half = False  # the text is over in the first slot's tag
-        self.in_value = self.repaired = self.cut = self.closed_all = False
+        self.in_value = self.repaired = self.closed_all = False
         self.seen: set[str] = set()
         c.start(name)
 
@@ -264,7 +264,7 @@ class _Call:
         self.c.sink.args("" if self.whole else "{}" if self.first else "}")
         self.closed_all = bool(close) and close == self.layout.close
         closing = (close,) if self.repaired else None  # else the arguments need no repair
-        self.c.end(complete=not self.cut, repaired=self.repaired or not closed, closing=closing)
+        self.c.end(repaired=self.repaired or not closed, closing=closing)
 
     def _slots(self) -> Steps[None]:
         """Slot after slot, up to the call's end."""
@@ -339,7 +339,6 @@ class _Call:
         args = self.args = CallArguments(c.s[c.i], self.layout.closing, c.sink.arguments)
         self.whole, self.first = True, False
         yield from c.copy(args)
-        self.cut = args.cut
         self.repaired = self.repaired or args.repaired
         self.args = None
         return True
