@@ -21,10 +21,8 @@ from typing import Any, ClassVar
 from .answer.writer import AnswerWriter
 from .errors import ToolCallError
 from .request.one_reading import one_reading
-from .request.overrides import without_overrides
-from .request.parse import ChatRequest, UsageOnly, is_chat, read_request
-from .request.policy import check_request
-from .request.repeated_calls import check_repeated_calls
+from .request.parse import ChatRequest, UsageOnly, is_chat, read_request, without_overrides
+from .request.policy import check_repeated_calls, check_request
 from .response.answer_form import Reply
 from .response.message import Extension
 from .response.outcome import FinishedCall
@@ -35,10 +33,12 @@ from .upstream.actions import (
     Ask,
     Body,
     BrokenOff,
+    Conversation,
     Count,
     Counted,
     Decode,
     Event,
+    Facts,
     Fail,
     Failed,
     Forward,
@@ -54,11 +54,10 @@ from .upstream.actions import (
     Undecodable,
 )  # fmt: skip
 from .upstream.backend_memory import BackendMemory
-from .upstream.conversation import Conversation, Facts
 from .upstream.guarded_answer import GuardedAnswer
+from .upstream.history import result_warnings
 from .upstream.passing import JsonInWords, UsageOnlyAnswer
 from .upstream.tool_answer import ToolAnswer
-from .upstream.tool_results import result_warnings
 from .upstream.tool_support import proof_for
 
 __all__ = [

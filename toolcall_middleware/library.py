@@ -18,8 +18,7 @@ from .model import ToolCall, ToolResult, ToolSet
 from .parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text
 from .parsing.text.reasoning import OpenedAnswer
 from .parsing.values.coercion import Coercion, needs_coercion
-from .request.tool_choice import read_choice
-from .request.tools import ToolLimits, read_tools
+from .request.tools import ToolLimits, read_choice, read_tools
 from .wire.json_input import written_arguments
 
 Tools = Sequence[Mapping[str, Any]]

@@ -25,8 +25,7 @@ from .request.parse import ChatRequest, read_request
 from .response.outcome import FinishedCall
 from .settings import OPTIONS, Settings
 from .upstream.backend_memory import BackendMemory, Fact, Topic
-from .upstream.prompt_format import PromptFormat
-from .upstream.reasoning_start import ReasoningStart
+from .upstream.prompt_format import PromptFormat, ReasoningStart
 from .usage.pending_count import model_of
 from .wire import openai
 from .wire.chat_answer import ChatAnswer

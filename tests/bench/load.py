@@ -32,7 +32,7 @@ from starlette.types import ASGIApp
 
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.proxy.inspector.store import Store
-from toolcall_middleware.observe.observers import observers_of
+from toolcall_middleware.observe.report import observers_of
 
 from . import material, report
 from .report import Table

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.proxy.inspector.store import Store
-from toolcall_middleware.observe.observers import Observers
+from toolcall_middleware.observe.report import Observers
 from toolcall_middleware.observe.traces import TraceFiles
 
 from . import material, measure

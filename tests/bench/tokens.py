@@ -25,9 +25,7 @@ from typing import Any
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli.demo import local
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
-from toolcall_middleware.usage.tokenizers.base import APPROXIMATE, Tokenizer
-from toolcall_middleware.usage.tokenizers.load import load
-from toolcall_middleware.usage.tokenizers.prompt_parts import read_prompt
+from toolcall_middleware.usage.tokenizers.base import APPROXIMATE, Tokenizer, load, read_prompt
 
 from . import material, measure
 from .measure import App, Message, Receive, Send

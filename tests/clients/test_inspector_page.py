@@ -19,7 +19,7 @@ from tests.helpers.fakes import Answer, Refusal, Script, TextBackend, serve, wri
 from toolcall_middleware import ToolCallMiddleware, create_proxy
 from toolcall_middleware.hosts.proxy.inspector.app import Inspector
 from toolcall_middleware.hosts.proxy.inspector.store import Store
-from toolcall_middleware.observe.observers import Observers
+from toolcall_middleware.observe.report import Observers
 from toolcall_middleware.observe.traces import Trace
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

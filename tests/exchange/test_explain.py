@@ -18,7 +18,7 @@ from toolcall_middleware.cli.dispatch import main
 from toolcall_middleware.explain import answer_of, case_of, explain, prompt_parts
 from toolcall_middleware.formats import registry
 from toolcall_middleware.hosts.proxy.inspector.store import Store
-from toolcall_middleware.observe.observers import Observers
+from toolcall_middleware.observe.report import Observers
 from toolcall_middleware.observe.traces import Trace
 
 CALL = write_calls("hermes", ("weather", {"city": "Paris"}))

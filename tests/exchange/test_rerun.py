@@ -20,7 +20,7 @@ from toolcall_middleware.cli.dispatch import main
 from toolcall_middleware.explain import case_of, explain
 from toolcall_middleware.formats import registry
 from toolcall_middleware.hosts.proxy.inspector.store import Store
-from toolcall_middleware.observe.observers import Observers
+from toolcall_middleware.observe.report import Observers
 from toolcall_middleware.observe.traces import Trace, read_trace
 
 W: dict[str, Any] = {

@@ -13,7 +13,7 @@ from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.errors import SettingsError
 from toolcall_middleware.observe.content import content_of
-from toolcall_middleware.observe.observers import Observers
+from toolcall_middleware.observe.report import Observers
 from toolcall_middleware.observe.spans import Spans
 
 sdk = pytest.importorskip("opentelemetry.sdk.trace")

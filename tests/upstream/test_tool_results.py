@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolcall_middleware.response.call_id_codec import write_id
-from toolcall_middleware.upstream.tool_results import for_backend, result_warnings
+from toolcall_middleware.upstream.history import for_backend, result_warnings
 
 from ..request.chats import HELLO, calling, result
 

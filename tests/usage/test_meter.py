@@ -11,8 +11,7 @@ import pytest
 from tests.helpers.stream_rules import check_stream
 from toolcall_middleware.usage.meter import UsageMeter
 from toolcall_middleware.usage.tap import UsageTap
-from toolcall_middleware.usage.tokenizers.base import APPROXIMATE
-from toolcall_middleware.usage.tokenizers.prompt_parts import read_prompt
+from toolcall_middleware.usage.tokenizers.base import APPROXIMATE, read_prompt
 from toolcall_middleware.usage.tokenizers.tiktoken_tokenizer import TiktokenTokenizer
 from toolcall_middleware.wire import openai
 

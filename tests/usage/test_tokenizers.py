@@ -18,12 +18,19 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.errors import SettingsError
 from toolcall_middleware.installed import install_command
-from toolcall_middleware.usage.tokenizers.base import APPROXIMATE, estimate
-from toolcall_middleware.usage.tokenizers.blocks import BLOCK, CountCache, blocks, last_seam
+from toolcall_middleware.usage.tokenizers.base import (
+    APPROXIMATE,
+    BLOCK,
+    CountCache,
+    Prompt,
+    blocks,
+    estimate,
+    last_seam,
+    load,
+    read_prompt,
+)
 from toolcall_middleware.usage.tokenizers.chat_template import ChatTemplate, TemplateError, read_template
 from toolcall_middleware.usage.tokenizers.hf_tokenizer import HfTokenizer
-from toolcall_middleware.usage.tokenizers.load import load
-from toolcall_middleware.usage.tokenizers.prompt_parts import Prompt, read_prompt
 from toolcall_middleware.usage.tokenizers.tiktoken_tokenizer import TiktokenTokenizer
 
 from .tiny import byte_level, encoding, save_model

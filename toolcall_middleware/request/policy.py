@@ -1,4 +1,5 @@
-"""What an operator allows beyond what is well formed: the allowlist, and the parts of the strict dialect.
+"""What an operator allows beyond what is well formed: the allowlist, the parts of the strict dialect, and how often a
+model may make the same call in a row.
 
 Limits of size and number are checked where the request is read (parse.py, tools.py, messages.py) and where the answer
 is made (response/message.py).
@@ -19,6 +20,7 @@ from ..json_schema.walk import Child, children, deeper, dotted, walk
 from ..model import Tool
 from ..settings import Settings
 from ..settings.settings import admits
+from ..wire.json_input import DECODE_ERRORS
 from .messages import calls_of
 from .parse import ChatRequest
 
@@ -239,3 +241,71 @@ def _check_results(messages: list[dict[str, Any]]) -> None:
 def _unanswered(open_calls: Mapping[str, str]) -> ToolCallError:
     call_id, path = next(iter(open_calls.items()))
     return ToolCallError("invalid_message_order", f"The call {call_id[:80]!r} has no result.", param=path)
+
+
+_NOTE = (
+    "[This call has now been made {count} times in a row with the same arguments and the same result. Do not make it"
+    " again: use what you have, try something else, or answer.]"
+)
+
+
+def check_repeated_calls(chat: ChatRequest, limit: int) -> None:
+    """Tell the model behind the last result where a call has been made `limit` times in a row.
+
+    Raises ToolCallError, with status 422, where it has been made more often.
+    """
+    count, name = _repeated(chat.messages)
+    if count > limit:
+        text = (
+            f"max_repeated_calls is {limit}: the model has called {shown(name)} {count} times in a row with the same"
+            " arguments, and got the same result."
+        )
+        headers = {"x-should-retry": "false"}
+        raise ToolCallError("limit_exceeded", text, param="messages", status=422, type="model_error", headers=headers)
+    if count < limit:
+        return
+    place = next(at for at in range(len(chat.messages) - 1, -1, -1) if chat.messages[at]["role"] == "tool")
+    told = chat.messages[place]
+    chat.messages[place] = {**told, "content": _with_note(told.get("content"), _NOTE.format(count=count))}
+    chat.fields["messages"] = msgspec.Raw(msgspec.json.encode(chat.messages))
+
+
+def _repeated(messages: list[dict[str, Any]]) -> tuple[int, str]:
+    """How often the newest call was made in a row; and its tool."""
+    results: dict[str, list[Any]] = {}
+    first: tuple[str, Any, Any] | None = None
+    count = 0
+    for message in reversed(messages):
+        role = message["role"]
+        if role == "user":
+            break
+        if role == "tool":
+            results.setdefault(message["tool_call_id"], []).append(message.get("content"))
+            continue
+        for call in reversed(calls_of(message)):
+            found = results.get(call["id"])
+            if not found:
+                return count, first[0] if first else ""
+            function = call["function"]
+            made = function["name"], _value(function["arguments"]), found.pop(0)
+            first = first or made
+            if made != first:
+                return count, first[0]
+            count += 1
+    return count, first[0] if first else ""
+
+
+def _value(arguments: str) -> Any:
+    """Arguments without the way that they are spelled."""
+    try:
+        return msgspec.json.decode(arguments)
+    except DECODE_ERRORS:
+        return arguments
+
+
+def _with_note(content: Any, note: str) -> Any:
+    if isinstance(content, str):
+        return f"{content}\n\n{note}"
+    if isinstance(content, list) and all(isinstance(part, dict) and "type" in part for part in content):
+        return [*content, {"type": "text", "text": note}]
+    return f"{msgspec.json.encode(content).decode()}\n\n{note}"

@@ -29,12 +29,11 @@ from ..wire.json_input import let_go
 from . import prompt
 from .backend_memory import BackendMemory
 from .constraints import answer_schema
+from .history import for_backend
 from .negotiation import Negotiation, Next
-from .prompt_format import PromptFormat
-from .reasoning_start import ReasoningStart
+from .prompt_format import PromptFormat, ReasoningStart
 from .shown_tools.budget import ToolBudget
 from .shown_tools.forms import FIND_TOOLS
-from .tool_results import for_backend
 from .tool_support import ToolSupport
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from ..response.answer_form import Reply, is_completion
 from ..settings import Settings
 from ..usage.pending_count import model_of
 from ..wire import openai
-from .actions import State
+from .actions import Facts, State
 from .backend_memory import BackendMemory
-from .conversation import Facts
 from .passing import UsageOnlyAnswer
 from .tool_answer import ToolAnswer
 

@@ -19,9 +19,8 @@ from ..usage.pending_count import PendingCount, meter_for, model_of
 from ..usage.tap import UsageTap
 from ..wire import openai
 from ..wire.sse import DONE
-from .actions import State
+from .actions import Facts, State
 from .backend_memory import BackendMemory
-from .conversation import Facts
 
 _ASKED = "stream_options"
 _MAX_READ = 4096  # bytes of a refusal

@@ -18,7 +18,7 @@ from ..lru_cache import LRUCache
 from ..model import ChoiceMode
 from ..request.tools import provider_tools
 from . import history
-from .earlier_thoughts import EarlierThoughts
+from .history import EarlierThoughts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""In which format a request's prompt is written, and what an empty answer teaches about that.
+"""In which format a request's prompt is written, whether its answer begins in a thought, and what answers teach about
+both.
 
 An engine that parses a family's calls by itself takes them out of the text, whatever was asked: vLLM does so for
 gpt-oss. Where it makes calls of them, they are read as calls (response/native_calls.py); where it does not, nothing is
@@ -7,6 +8,11 @@ left of the answer but its count of tokens. Then the prompt asks for `json`, whi
 The count is the backend's own: it is asked for in a stream too, until a model's first call in the format has come. A
 backend that counts nothing shows nothing, because an answer without a word and one that lost all of them are the same
 bytes; a format that is set, and `usage=count`, are the operator's word.
+
+An answer begins in a thought where the chat template has opened one in the prompt: it holds the thought's end and not
+its beginning. Names of models tell it of the families whose template does so (formats/models.py); of others their first
+answer with such an end does. What an answer showed is remembered for its client alone, since a client can have a model
+write `</think>`; and so is that a thought was expected and none ended.
 """
 
 from __future__ import annotations
@@ -14,12 +20,14 @@ from __future__ import annotations
 import logging
 
 from ..errors import shown
-from ..formats import registry
+from ..formats import models, registry
 from ..formats.base import ToolFormat
+from ..parsing.text.reasoning import OpenedReasoning
 from ..request.parse import ChatRequest
 from ..response.choice import AnswerOutcome
 from ..settings import Settings
-from .backend_memory import BackendMemory, Fact, Topic, odd_fields, speaks_of_calls
+from ..wire import openai
+from .backend_memory import REMEMBERED_SECONDS, BackendMemory, Fact, Topic, odd_fields, speaks_of_calls
 from .tool_support import template_of
 
 _log = logging.getLogger("toolcall_middleware")
@@ -107,3 +115,56 @@ class PromptFormat:
         in_json = getattr(self.chosen, "in_json", None)
         if in_json is not None:
             self.chosen = in_json()
+
+
+_SWITCHES = ("enable_thinking", "thinking")
+"""What templates call the switch, in a request's `chat_template_kwargs`."""
+
+
+class ReasoningStart:
+    """What one request expects of its answers, and what they teach. fmt: what the prompt is written in."""
+
+    def __init__(self, chat: ChatRequest, settings: Settings, memory: BackendMemory, fmt: ToolFormat) -> None:
+        self._model = chat.model
+        self._memory = memory
+        self._fmt = fmt
+        self._start = settings.reasoning_start
+        self._switch = _switch(chat)
+        # Of a model whose template has a switch, each position is another matter.
+        self._fact = Fact(Topic.OPENS_THOUGHT, () if self._switch is None else (str(self._switch),))
+
+    def opened(self, *, constrained: bool) -> OpenedReasoning | None:
+        """The thought that the next answer begins in. constrained: it is held to JSON from its first character."""
+        if constrained or self._start == "closed":
+            return None
+        if self._start == "open":
+            return models.thoughts_of(self._fmt, self._model).tags
+        if self._switch is False:
+            return None
+        known = self._known
+        if known is None:
+            return models.opened_reasoning(self._model)
+        return models.thoughts_of(self._fmt, self._model).tags if known else None
+
+    @property
+    def _known(self) -> bool | None:
+        known = self._memory.recall(self._model, self._fact)
+        return known if isinstance(known, bool) else None
+
+    def learn(self, opened: bool | None) -> None:  # noqa: FBT001 - what the answer showed, as it says it
+        """An answer showed that the prompt opens its thought, or that it does not; or nothing (None)."""
+        if self._start != "auto":
+            return
+        if opened is None and self._known is False:
+            opened = False  # nothing speaks against what is known
+        if opened is not None:
+            self._memory.note_own(self._model, self._fact, value=opened, seconds=REMEMBERED_SECONDS)
+
+
+def _switch(chat: ChatRequest) -> bool | None:
+    """Whether the request turns thinking on or off; None where it leaves that to the template."""
+    given = openai.read_value(chat.fields.get("chat_template_kwargs"))
+    for name in _SWITCHES if isinstance(given, dict) else ():
+        if isinstance(on := given.get(name), bool):
+            return on
+    return None

@@ -28,10 +28,9 @@ from ..response.stream import StreamRewriter
 from ..settings import Settings
 from ..usage.pending_count import PendingCount
 from ..wire import openai
-from .actions import State
+from .actions import Facts, State
 from .attempt import Decision, ToolRequest
 from .backend_memory import BackendMemory, Fact, Topic
-from .conversation import Facts
 
 if TYPE_CHECKING:
     from .completions.pending import PendingPrompt

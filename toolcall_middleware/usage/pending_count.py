@@ -9,9 +9,7 @@ import msgspec
 from ..settings import Settings
 from ..wire.openai import FAILURES
 from .meter import UsageMeter
-from .tokenizers.base import APPROXIMATE, Tokenizer
-from .tokenizers.load import load
-from .tokenizers.prompt_parts import Count
+from .tokenizers.base import APPROXIMATE, Count, Tokenizer, load
 from .upstream_tokenizer import TOKENIZE, Questions, Refusals, ask_all
 
 

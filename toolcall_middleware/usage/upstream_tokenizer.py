@@ -15,7 +15,7 @@ import msgspec
 
 from ..wire.openai import FAILURES
 from .meter import Attempt, UsageMeter
-from .tokenizers.prompt_parts import Count, Prompt, read_prompt
+from .tokenizers.base import Count, Prompt, read_prompt
 
 
 class Refusals(Protocol):

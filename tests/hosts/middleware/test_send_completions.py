@@ -14,8 +14,7 @@ import pytest
 from tests.helpers.completions_fake import CompletionsBackend
 from tests.helpers.fakes import serve
 from toolcall_middleware import SettingsError, ToolCallMiddleware
-from toolcall_middleware.observe.observers import Observers
-from toolcall_middleware.observe.report import Report
+from toolcall_middleware.observe.report import Observers, Report
 from toolcall_middleware.upstream.completions.pending import PendingPrompt
 
 from ...formats.template import templates

@@ -21,9 +21,8 @@ from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.proxy.access_log import AccessLog
 from toolcall_middleware.hosts.proxy.inspector.app import Inspector
 from toolcall_middleware.hosts.proxy.inspector.store import Store
-from toolcall_middleware.observe.observers import Observers
 from toolcall_middleware.observe.recorder import Recorder
-from toolcall_middleware.observe.report import Report
+from toolcall_middleware.observe.report import Observers, Report
 from toolcall_middleware.observe.traces import Trace
 
 TOKEN = "abcdefghijklmnop"

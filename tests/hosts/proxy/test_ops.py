@@ -27,7 +27,7 @@ from toolcall_middleware import ToolCallMiddleware, create_proxy, metrics_app
 from toolcall_middleware.hosts.proxy.inspector.store import Store
 from toolcall_middleware.hosts.proxy.upstream.connection import free_port
 from toolcall_middleware.observe.metrics import Metrics
-from toolcall_middleware.observe.observers import Observers
+from toolcall_middleware.observe.report import Observers
 from toolcall_middleware.observe.traces import TraceFiles
 
 from .routing import Proxies, table

@@ -6,8 +6,7 @@ import time
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...observe.observers import Observers
-from ...observe.report import Report
+from ...observe.report import Observers, Report
 from .answer import MeasuredAnswer
 from .request_record import RECORD, Record, record_of
 

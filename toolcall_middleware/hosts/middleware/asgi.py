@@ -22,9 +22,9 @@ from ...exchange import Action, Ask, Exchange, Fail, Learn, Learned, Request
 from ...formats import registry
 from ...log_lines import log_event
 from ...observe.json_log import lines_of
-from ...observe.observers import observers_of
+from ...observe.report import observers_of
 from ...request.one_reading import one_reading
-from ...request.overrides import without_overrides
+from ...request.parse import without_overrides
 from ...settings import Settings, hide_login
 from ...upstream.backend_memory import BackendMemory
 from ...usage.pending_count import completes_whole_answers, model_of, prompt_count

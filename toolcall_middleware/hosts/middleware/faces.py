@@ -17,7 +17,7 @@ from ...apis.passage import PASSAGE, Passage
 from ...apis.responses.face import ResponsesFace
 from ...errors import ToolCallError, shown
 from ...request.one_reading import one_reading, rewritten_tools
-from ...request.overrides import read_overrides, without_overrides
+from ...request.parse import read_overrides, without_overrides
 from ...settings import Settings
 from ...settings.settings import admits
 from ...wire.json_input import read_fields

@@ -18,8 +18,8 @@ from ...exchange import Action, Ask, Body, Event, Exchange, Fail, Forward, Head,
 from ...observe.recorder import Recorder
 from ...observe.report import Attempt, Report
 from ...settings import OPTIONS, Settings
+from ...upstream.actions import Facts
 from ...upstream.backend_memory import BackendMemory
-from ...upstream.conversation import Facts
 from ..http.headers import values_of
 
 # Quotes inside of a string have a backslash, so that no text can look like these.

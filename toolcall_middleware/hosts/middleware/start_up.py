@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...errors import FormatError, SettingsError
 from ...settings import Settings
-from ...usage.tokenizers.load import load
+from ...usage.tokenizers.base import load
 
 _SOUND_STARLETTE = (1, 0, 1)
 """CVE-2026-48710 is repaired since: https://github.com/Kludex/starlette/security/advisories/GHSA-86qp-5c8j-p5mr"""

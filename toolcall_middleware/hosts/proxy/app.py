@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import SettingsError, ToolCallError
-from ...observe.observers import observers_of
+from ...observe.report import observers_of
 from ...settings import Settings
 from ..http.cors import ReadableAnswer, is_preflight, send_preflight
 from ..http.errors import send_json

@@ -24,9 +24,7 @@ from ...settings import Settings
 from ...wire import openai
 from .. import prompt
 from ..constraints import asks_llama_cpp_for_text
-from ..earlier_thoughts import reasoning_of
-from ..history import joined, plain_content
-from ..tool_results import for_backend
+from ..history import for_backend, joined, plain_content, reasoning_of
 from .pending import PendingPrompt
 
 _log = logging.getLogger("toolcall_middleware")

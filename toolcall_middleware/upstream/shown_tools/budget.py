@@ -20,8 +20,7 @@ from ...model import ChoiceMode, Tool, ToolCall, ToolResult, ToolSet
 from ...parsing.values.coercion import Coercion, needs_coercion
 from ...request.parse import ChatRequest
 from ...settings import Settings
-from ...usage.tokenizers.base import APPROXIMATE
-from ...usage.tokenizers.load import load
+from ...usage.tokenizers.base import APPROXIMATE, load
 from ...wire import openai
 from ...wire.openai import new_call_id
 from ..backend_memory import BackendMemory

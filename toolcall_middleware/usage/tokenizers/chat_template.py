@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import SettingsError
 from ...installed import install_command
-from .prompt_parts import Prompt
+from .base import Prompt
 from .template_worker import compiled
 
 _MAX_BYTES = 4 << 20

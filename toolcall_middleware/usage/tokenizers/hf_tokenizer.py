@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from ...errors import SettingsError
 from ...installed import install_command
 from ...settings import library_folder
-from .blocks import CountCache, blocks
+from .base import Count, CountCache, Prompt, blocks, count_messages
 from .chat_template import ChatTemplate, TemplateError, read_template
-from .prompt_parts import Count, Prompt, count_messages
 
 if TYPE_CHECKING:
     import tokenizers

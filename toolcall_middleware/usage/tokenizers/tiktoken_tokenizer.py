@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import SettingsError
 from ...installed import install_command
-from .blocks import CountCache, blocks
-from .prompt_parts import Count, Prompt, count_messages
+from .base import Count, CountCache, Prompt, blocks, count_messages
 
 if TYPE_CHECKING:
     import tiktoken
