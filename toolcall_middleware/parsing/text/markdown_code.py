@@ -117,12 +117,13 @@ class Code:
 
     def _may_begin_at(self, s: str, k: int) -> bool:
         """Whether the text ends in what may open a call where calls are looked for in a fence."""
-        return self._compiled.may_begin_at(s, k) or self._compiled.fenced.may_begin_at(s, k, self._begins)
+        return self._compiled.may_begin_at(s, k) or self._compiled.fenced.may_begin_at(s, k, self.begins)
 
-    def _begins(self, part: str) -> bool:
+    def begins(self, part: str) -> bool:
+        """Whether the name of an offered tool begins so."""
         return any(name.startswith(part) for name in self._names)
 
-    def _offers(self, m: re.Match[str]) -> bool:
+    def offers(self, m: re.Match[str]) -> bool:
         """Whether the tool that an opener names is offered, or it names none."""
         name = self._compiled.named(m)
         return name is None or name in self._names
@@ -130,7 +131,7 @@ class Code:
     def _openers_at(self, s: str, k: int) -> Iterator[tuple[re.Match[str], str]]:
         """What opens at `s[k]` in a fence, and its group: first what counts only there."""
         m = self._compiled.fenced.marker_at(s, k)
-        if m is not None and self._offers(m):
+        if m is not None and self.offers(m):
             yield m, m.lastgroup or ""
         m = self._compiled.marker_at(s, k)
         if m is not None:

@@ -42,7 +42,7 @@ class Scanner:
     """
 
     __slots__ = (
-        "_code", "_compiled", "_in_thought", "_markup", "_names", "_out", "_parse_reasoning", "_passed",
+        "_code", "_compiled", "_in_thought", "_markup", "_out", "_parse_reasoning", "_passed",
         "_sink", "_special", "_thought", "stopped",
     )  # fmt: skip
 
@@ -78,7 +78,6 @@ class Scanner:
         self._thought = ReasoningSpan(compiled, out)
         self._parse_reasoning = parse_reasoning
         self._in_thought = in_thought
-        self._names = names
         # Text in which this finds nothing leaves without another question; and such texts.
         self._special: Callable[[str], object] | None = None
         self._passed: list[str] = []
@@ -261,7 +260,7 @@ class Scanner:
                 # Also where a marker stands already: `[` may become `[THINK]`.
                 if compiled.may_begin_at(s, pos):
                     return out.hold(s, begin, pos)
-                if on_line and compiled.on_line.may_begin_at(s, pos, self._begins):
+                if on_line and compiled.on_line.may_begin_at(s, pos, self._code.begins):
                     return out.hold(s, begin, pos)
             if m is None or not self._can_open_here(m, s, begin, pos):
                 m = compiled.on_line.marker_at(s, pos) if on_line else None
@@ -349,11 +348,7 @@ class Scanner:
             return False
         if opener.where is Where.START and not (self._out.at_start and behind_nothing):
             return False
-        return not opener.named or self._compiled.named(m) in self._names
-
-    def _begins(self, part: str) -> bool:
-        """Whether the name of an offered tool begins so."""
-        return any(name.startswith(part) for name in self._names)
+        return self._code.offers(m)
 
     def _can_open_here(self, m: re.Match[str], s: str, begin: int, pos: int) -> bool:
         opener = self._compiled.openers.get(self._compiled.group(m))
