@@ -99,7 +99,7 @@ def rewrite_whole(
         if (broken := openai.broken_choice(choice)) is not None:
             raise broken
         message = with_plain_content(given)
-        text = _text_of(message.get("content"))
+        text = said.text_of(message.get("content"))
         usage.wrote_beside(message, number)
         usage.wrote(text, number)
         if openai.read_text(choice.get("finish_reason")) in ENDED:
@@ -177,7 +177,7 @@ def as_stream(data: bytes) -> bytes | None:
     events: list[dict[str, Any]] = []
     for choice, message in choices:
         delta = with_plain_content(message)
-        if text := _text_of(delta.get("content")):
+        if text := said.text_of(delta.get("content")):
             delta = {**delta, "content": openai.raw(text)}
         index = choice.pop("index", openai.raw(0))
         rest = {name: value for name, value in choice.items() if name != "message"}
@@ -238,16 +238,6 @@ def _choices(top: Fields | None) -> list[tuple[Fields, Fields]] | None:
             return None
         pairs.append((choice, message))
     return pairs
-
-
-def _text_of(content: msgspec.Raw | None) -> str:
-    """A message's text: a string, or the text parts of a list."""
-    value = openai.read_value(content)
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "".join(part["text"] for part in value if isinstance(part, dict) and isinstance(part.get("text"), str))
-    return ""
 
 
 def _fold(

@@ -47,7 +47,7 @@ def opened(top: Fields) -> Opened:
 
 def say(fields: Fields, ops: list[Op], out: list[Step]) -> None:
     """The steps for a delta or message of which `ops` were read, and for its other fields."""
-    own, read = _text(fields.get("reasoning_content")), _text(fields.get("reasoning"))
+    own, read = text_of(fields.get("reasoning_content")), text_of(fields.get("reasoning"))
     if own and read and not read.startswith(own):
         out.append(ReasoningText(own, ("reasoning_content",)))
     if own or read:  # some backends send the same under both names
@@ -55,7 +55,7 @@ def say(fields: Fields, ops: list[Op], out: list[Step]) -> None:
     details = openai.read_value(fields.get("reasoning_details"))
     if isinstance(details, list) and (signed := [one for one in details if isinstance(one, dict)]):
         out.append(Signed(signed))
-    refusal = _text(fields.get("refusal"))
+    refusal = text_of(fields.get("refusal"))
     between: list[Step] = [Refusal(refusal)] if refusal else []
     between += _images(fields)
     first = next((at for at, op in enumerate(ops) if type(op) is CallOpened), len(ops)) if between else len(ops)
@@ -192,7 +192,7 @@ def is_silent(fields: Fields) -> bool:
     return not out
 
 
-def _text(raw: Any) -> str:
+def text_of(raw: Any) -> str:
     """A field that is a string, or a list of parts with text."""
     if raw is None:
         return ""
