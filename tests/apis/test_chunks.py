@@ -45,7 +45,7 @@ def opened(index: int, name: str) -> dict[str, Any]:
 
 def test_text_behind_the_end_of_an_answer_is_dropped() -> None:
     for face, body in ((MessagesFace(), MESSAGES), (ResponsesFace("m"), RESPONSES)):
-        face.request(json.dumps(body).encode(), {})
+        face.request(json.dumps(body).encode())
         more = chunk(said({"content": "more"}))
         for event in (more, more, chunk(said({}, reason="stop"))):
             face.feed(event)
@@ -88,7 +88,7 @@ EVENTS = st.one_of(
 
 
 def answered(face: Fed, body: dict[str, Any], pieces: list[bytes]) -> bytes:
-    face.request(json.dumps(body).encode(), {})
+    face.request(json.dumps(body).encode())
     return b"".join([*map(face.feed, pieces), face.finish(cut=False)])
 
 

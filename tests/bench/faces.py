@@ -81,7 +81,7 @@ def _alone(app: ToolCallMiddleware, asked: bytes, client: measure.Client) -> Cal
 
     def run() -> float:
         face = new()
-        face.request(client.body, {})
+        face.request(client.body)
         for data in events[:first]:
             face.feed(data)
         begin = measure.clock()

@@ -74,7 +74,7 @@ def measure(url: str, turns: int, *, inline: bool, tools: list[dict[str, Any]], 
     prompts = reused = 0
     settings = Settings(format="hermes", tools_budget=budget)
     for request in conversation(turns, tools):
-        chat = MessagesFace(inline_tools=inline).request(json.dumps(request).encode(), {})
+        chat = MessagesFace(inline_tools=inline).request(json.dumps(request).encode())
         action = Exchange(settings, BackendMemory(), always=True).receive(Request(chat.body))[0]
         assert isinstance(action, Ask), action
         answer = httpx.post(f"{url}/chat/completions", content=action.body, timeout=300).json()

@@ -52,7 +52,7 @@ def asked(api: str, **fields: Any) -> Fed:
     body = request_body(api, {"model": "m", "messages": HISTORY, "tools": [TOOL], **fields})
     if api == "messages":
         body["thinking"] = {"type": "adaptive"}
-    face.request(json.dumps(body).encode(), {})
+    face.request(json.dumps(body).encode())
     return face
 
 
@@ -184,7 +184,7 @@ def test_questions_ask_the_same_in_each_api(choice: Any, messages: Any, response
     assert request_body("responses", chat)["tool_choice"] == responses
     assert request_body("chat", chat) == chat
     for api in APIS:
-        made = json.loads(FACES[api]().request(json.dumps(request_body(api, chat)).encode(), {}).body)
+        made = json.loads(FACES[api]().request(json.dumps(request_body(api, chat)).encode()).body)
         assert made["tool_choice"] == choice
         assert made["messages"][0] == HISTORY[0]
         assert made["messages"][-1]["content"] == "2"

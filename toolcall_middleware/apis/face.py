@@ -53,8 +53,8 @@ class Face(ABC):
         """Writes the answer from the exchange's operations; None before `request`."""
 
     @abstractmethod
-    def request(self, body: bytes, headers: Mapping[bytes, bytes], /) -> FaceRequest:
-        """The client's request (header names in lower case) as a chat completion.
+    def request(self, body: bytes, /) -> FaceRequest:
+        """The client's request as a chat completion.
 
         Raises ToolCallError for what the API forbids or what cannot be served without state.
         """

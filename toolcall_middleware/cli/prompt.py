@@ -41,7 +41,7 @@ def _run(args: argparse.Namespace) -> int:
     face = face_of(fields, args.api)
     if face is not None:
         try:
-            request = face.request(body, {})
+            request = face.request(body)
             settings = settings.layer(dict(request.settings), f"the API {face.api}")
         except ToolCallError as refusal:
             raise UsageError(f"{args.file}: {refusal.param or refusal.code}: {refusal.message}") from None

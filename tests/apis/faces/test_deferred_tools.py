@@ -34,7 +34,7 @@ FOUND = [
 
 def asked(face: Face, body: dict[str, Any], **settings: Any) -> dict[str, Any]:
     """What the backend is asked with."""
-    request = face.request(json.dumps(body).encode(), {})
+    request = face.request(json.dumps(body).encode())
     exchange = Exchange(Settings(**settings), BackendMemory(), always=True)
     action = exchange.receive(Request(request.body))[0]
     assert isinstance(action, Ask), action
@@ -251,7 +251,7 @@ def test_a_fault_of_a_tool_that_was_not_loaded_has_the_clients_path() -> None:
     broken = {"type": "object", "properties": {"a": {"type": "no such type"}}}
     request = MessagesFace(inline_tools=True)
     body = {"model": "m", "max_tokens": 9, "messages": [HI], "tools": [READ, {**LATER, "input_schema": broken}]}
-    made = request.request(json.dumps(body).encode(), {})
+    made = request.request(json.dumps(body).encode())
     action = Exchange(Settings(), BackendMemory(), always=True).receive(Request(made.body))[0]
     assert isinstance(action, Fail)
     assert "tools.1.input_schema.properties.a.type" in request.error(action.error).body.decode()

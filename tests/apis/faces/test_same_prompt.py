@@ -76,7 +76,7 @@ def sent(face: Face | None, body: dict[str, Any], spelling: Spelling, **settings
     """The messages that the backend is asked with."""
     data = spelling({"model": "m", **body}).encode()
     exchange = Exchange(Settings(**settings), BackendMemory(), always=True)
-    action = exchange.receive(Request(data if face is None else face.request(data, {}).body))[0]
+    action = exchange.receive(Request(data if face is None else face.request(data).body))[0]
     assert isinstance(action, Ask), action
     return json.loads(action.body)["messages"]
 
@@ -147,7 +147,7 @@ def test_deep_input_is_arguments_or_a_400(depth: int) -> None:
         data = json.dumps({"model": "m", **fields}).replace('"@"', deep).encode()
         if depth > 200:
             with contextlib.suppress(ToolCallError):
-                face.request(data, {})
+                face.request(data)
             continue
-        chat = json.loads(face.request(data, {}).body)
+        chat = json.loads(face.request(data).body)
         assert chat["messages"][1]["tool_calls"][0]["function"]["arguments"] == deep.replace(":", ": ")

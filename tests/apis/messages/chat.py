@@ -30,13 +30,13 @@ def body(**fields: Any) -> bytes:
 def asked(**fields: Any) -> MessagesFace:
     """A face that has read a request."""
     face = MessagesFace()
-    face.request(body(**fields), {})
+    face.request(body(**fields))
     return face
 
 
 def chat_of(request: bytes | None = None, **fields: Any) -> dict[str, Any]:
     """The chat completion for a request."""
-    made = MessagesFace().request(request or body(**fields), {})
+    made = MessagesFace().request(request or body(**fields))
     chat: dict[str, Any] = json.loads(made.body)
     return chat
 

@@ -221,7 +221,7 @@ def test_the_sdk_raises_its_own_errors(error: ToolCallError, kind: type[Exceptio
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         face = MessagesFace()
-        face.request(request.content, {})
+        face.request(request.content)
         seen.append(face.error(error))
         return httpx2.Response(seen[-1].status, content=seen[-1].body, headers=list(seen[-1].headers))
 

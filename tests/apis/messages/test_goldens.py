@@ -34,7 +34,7 @@ def face_for(case: Case, name: str, *, stream: bool) -> tuple[MessagesFace, byte
         "tools": tools,
     }
     face = MessagesFace()
-    made = face.request(json.dumps(body).encode(), {})
+    made = face.request(json.dumps(body).encode())
     return face, made.body, Settings(**{**made.settings, "format": name})
 
 

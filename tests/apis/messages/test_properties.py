@@ -135,7 +135,7 @@ def test_an_answer_comes_back_in_the_next_request(said: list[tuple[str, Any]]) -
         {"role": "assistant", "content": received.content},
         {"role": "user", "content": [*results, {"type": "text", "text": "go"}]},
     ]
-    made = json.loads(MessagesFace().request(body(messages=history), {}).body)["messages"]
+    made = json.loads(MessagesFace().request(body(messages=history)).body)["messages"]
     assert [message["role"] for message in made] == ["user", "assistant", *["tool"] * len(results), "user"]
     calls = [json.loads(call["function"]["arguments"]) for call in made[1].get("tool_calls", ())]
     assert calls == [value for kind, value in said if kind == "call"]
@@ -241,7 +241,7 @@ def mutated(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
 
 def request_or_refusal(face: MessagesFace, data: bytes) -> FaceRequest | ToolCallError:
     try:
-        return face.request(data, {})
+        return face.request(data)
     except ToolCallError as error:
         return error
 
@@ -263,7 +263,7 @@ def survives(data: bytes) -> None:
 
 
 def test_the_rich_body_is_taken() -> None:
-    assert MessagesFace().request(json.dumps(RICH).encode(), {}).dropped_tools == ("web_search", "x")
+    assert MessagesFace().request(json.dumps(RICH).encode()).dropped_tools == ("web_search", "x")
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", 
 
 def refused(**fields: Any) -> ToolCallError:
     with pytest.raises(ToolCallError) as caught:
-        MessagesFace().request(body(**fields), {})
+        MessagesFace().request(body(**fields))
     assert caught.value.status == 400
     return caught.value
 
@@ -45,9 +45,7 @@ def test_it_is_a_face() -> None:
 
 
 def test_a_plain_request() -> None:
-    made = MessagesFace().request(
-        body(temperature=0.5, top_p=0.9, top_k=40, stop_sequences=["END", ""], stream=True), {}
-    )
+    made = MessagesFace().request(body(temperature=0.5, top_p=0.9, top_k=40, stop_sequences=["END", ""], stream=True))
     assert made.stream
     assert json.loads(made.body) == {
         "model": "m",
@@ -119,7 +117,7 @@ def test_prompts_that_differ_in_the_billing_line_only_are_the_same() -> None:
     body = recorded("claude_code-01")
     assert b"330.38d" in body
     other = body.replace(b"330.38d", b"330.f86")
-    assert MessagesFace().request(body, {}).body == MessagesFace().request(other, {}).body
+    assert MessagesFace().request(body).body == MessagesFace().request(other).body
 
 
 def test_a_date_that_stands_first_goes_to_the_end() -> None:
@@ -384,7 +382,7 @@ def test_a_format_of_the_answer(older: bool) -> None:
 
 
 def test_a_request_to_count_needs_no_limit() -> None:
-    made = MessagesFace().count_request(body(max_tokens=None, tools=[READ], system="s"), {})
+    made = MessagesFace().count_request(body(max_tokens=None, tools=[READ], system="s"))
     assert not made.stream
     assert json.loads(made.body).keys() == {"model", "messages", "tools"}
 
@@ -392,7 +390,7 @@ def test_a_request_to_count_needs_no_limit() -> None:
 def test_threads_get_the_answer_that_makes_sdks_go_on() -> None:
     face = MessagesFace()
     with pytest.raises(ToolCallError) as caught:
-        face.request(recorded("anthropic_py_runner-01"), {})
+        face.request(recorded("anthropic_py_runner-01"))
     reply = face.error(caught.value)
     assert reply.status == 400
     error = error_of(reply.body)
@@ -518,7 +516,7 @@ def test_faults_name_the_clients_field(fields: dict[str, Any], param: str) -> No
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b'"text"', b"null", b'{"model": "\xff"}', b"\x00", b"{" * 100_000])
 def test_what_is_no_object_is_refused(data: bytes) -> None:
     with pytest.raises(ToolCallError) as caught:
-        MessagesFace().request(data, {})
+        MessagesFace().request(data)
     assert caught.value.code == "invalid_json"
 
 

@@ -387,7 +387,7 @@ def test_the_sdk_reads_it() -> None:
     face = MessagesFace()
 
     def answer(request: httpx2.Request) -> httpx2.Response:
-        face.request(request.content, {})
+        face.request(request.content)
         out = face.feed(WHOLE) + face.finish(cut=False)
         headers = [(name, value) for name, value in face.stream_headers()]
         return httpx2.Response(200, content=out, headers=headers)

@@ -46,7 +46,7 @@ def test_a_tool_is_a_function_and_its_schema_keeps_its_bytes() -> None:
         b'"eager_input_streaming":true}'
     )
     raw = b'{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"q"}],"tools":[%b]}' % tool
-    made = MessagesFace().request(raw, {}).body
+    made = MessagesFace().request(raw).body
     assert (
         b'[{"type":"function","function":{"name":"a","description":"d","parameters":{"type": "object", "n":1.0}}}]'
         in made
@@ -83,7 +83,7 @@ def test_choices(choice: Any, expected: dict[str, Any]) -> None:
 def test_server_tools_are_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     toolset = {"type": "mcp_toolset", "mcp_server_name": "srv"}
     with caplog.at_level(logging.WARNING, "toolcall_middleware"):
-        made = MessagesFace().request(body(tools=[SEARCH, READ, toolset], tool_choice={"type": "any"}), {})
+        made = MessagesFace().request(body(tools=[SEARCH, READ, toolset], tool_choice={"type": "any"}))
     assert made.dropped_tools == ("web_search", "srv")
     assert [tool["function"]["name"] for tool in json.loads(made.body)["tools"]] == ["Read"]
     assert "web_search" in caplog.text
@@ -100,7 +100,7 @@ def test_a_server_tool_alone_is_a_request_without_tools() -> None:
 )
 def test_a_server_tool_that_is_forced_is_refused_by_name(choice: Any, param: str) -> None:
     with pytest.raises(ToolCallError, match="web_search") as caught:
-        MessagesFace().request(body(tools=[SEARCH], tool_choice=choice), {})
+        MessagesFace().request(body(tools=[SEARCH], tool_choice=choice))
     assert caught.value.code == "invalid_tool_choice"
     assert caught.value.param == param
 
@@ -202,7 +202,7 @@ def test_the_result_tells_the_model_what_it_can_call() -> None:
 
 
 def test_the_result_can_hold_the_definitions() -> None:
-    chat = json.loads(MessagesFace(inline_tools=True).request(body(tools=[LATER, READ], messages=FOUND), {}).body)
+    chat = json.loads(MessagesFace(inline_tools=True).request(body(tools=[LATER, READ], messages=FOUND)).body)
     assert '{"name":"Later","description":"L","parameters":{"type": "object"}}' in chat["messages"][2]["content"]
     assert chat["tools"] == [
         {"type": "function", "function": {"name": "Read", "description": "Reads.", "parameters": READ["input_schema"]}},
@@ -277,13 +277,12 @@ def test_a_tool_that_was_taken_away_cannot_be_forced() -> None:
                 tools=[READ],
                 messages=[USER, changed("tool_removal", "Read")],
                 tool_choice={"type": "tool", "name": "Read"},
-            ),
-            {},
+            )
         )
 
 
 def test_a_log_line_and_a_header_can_hold_the_name_of_a_tool_that_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     tools = [{"type": "web_search_20250305", "name": "a\r\nset-cookie: \ud83d"}, {"name": "f", "input_schema": {}}]
-    made = MessagesFace().request(body(tools=tools), {})
+    made = MessagesFace().request(body(tools=tools))
     assert made.dropped_tools == ("a__set-cookie:__",)
     assert [record.getMessage().encode().count(b"\n") for record in caplog.records] == [0]

@@ -35,7 +35,7 @@ def body(**fields: Any) -> bytes:
 
 def asked(**fields: Any) -> tuple[ResponsesFace, FaceRequest]:
     face = ResponsesFace(mark=MARK)
-    return face, face.request(body(**fields), {})
+    return face, face.request(body(**fields))
 
 
 def chat_of(**fields: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def asked(case: goldens.Case, settings: Settings, *, stream: bool) -> tuple[Resp
     tools = [{"type": "function", **tool["function"]} for tool in offered(case)]
     face = ResponsesFace()
     body = {"model": "m", "input": "hi", "tools": tools, "stream": stream}
-    request = face.request(json.dumps(body).encode(), {})
+    request = face.request(json.dumps(body).encode())
     exchange = Driven(settings.layer(dict(request.settings), "face"), BackendMemory())
     assert exchange.on_request(request.body) is not None
     return face, exchange

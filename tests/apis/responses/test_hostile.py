@@ -39,7 +39,7 @@ def tried(data: bytes) -> str:
     face = ResponsesFace()
     refused: ToolCallError | None = None
     try:
-        request = face.request(data, {})
+        request = face.request(data)
     except ToolCallError as error:
         refused = error
     if refused is not None:
@@ -148,7 +148,7 @@ def test_a_large_history_costs_what_it_is_long() -> None:
         best = 9.0
         for _ in range(3):
             began = time.process_time()
-            ResponsesFace().request(data, {})
+            ResponsesFace().request(data)
             best = min(best, time.process_time() - began)
         return best
 

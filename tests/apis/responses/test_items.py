@@ -391,7 +391,7 @@ def test_half_an_emoji_of_the_client_does_no_harm() -> None:
     data = body().replace(b'"hi"', rb'"a\ud83d \ud83d\ude00"')
     from tests.apis.fed import ResponsesFace
 
-    assert json.loads(ResponsesFace().request(data, {}).body)["messages"][0]["content"] == "a� \U0001f600"
+    assert json.loads(ResponsesFace().request(data).body)["messages"][0]["content"] == "a� \U0001f600"
 
 
 def test_parts_of_a_chat_completions_image_are_read() -> None:

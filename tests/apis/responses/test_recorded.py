@@ -21,7 +21,7 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 
 def chat_of(name: str) -> tuple[ResponsesFace, dict[str, Any], tuple[str, ...]]:
     face = ResponsesFace()
-    request = face.request((FOLDER / f"{name}.json").read_bytes(), {})
+    request = face.request((FOLDER / f"{name}.json").read_bytes())
     assert isinstance(read_request(request.body, Settings()), ChatRequest)
     return face, json.loads(request.body), request.dropped_tools
 

@@ -129,7 +129,7 @@ def test_a_wrong_field_inside_is_refused_with_its_path(fields: dict[str, Any], p
 @pytest.mark.parametrize("data", [b"", b"[]", b"3", b"{", b'{"model": NaN}', b"\xff", b'{"model": "\xff"}', b"null"])
 def test_what_is_no_json_object_is_refused(data: bytes) -> None:
     with pytest.raises(ToolCallError) as caught:
-        ResponsesFace().request(data, {})
+        ResponsesFace().request(data)
     assert caught.value.code == "invalid_json"
 
 
@@ -145,11 +145,11 @@ def test_a_nesting_that_cannot_be_written_is_refused() -> None:
     deep = b"[" * 2000 + b"]" * 2000
     for field in (b"input", b"tools", b"metadata", b"tool_choice", b"text"):
         with pytest.raises(ToolCallError):
-            ResponsesFace().request(body()[:-1] + b', "' + field + b'": ' + deep + b"}", {})
+            ResponsesFace().request(body()[:-1] + b', "' + field + b'": ' + deep + b"}")
     item = b'{"type": "function_call_output", "call_id": "c", "output": ' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}"
     call = b'{"type": "function_call", "call_id": "c", "name": "n", "arguments": "{}"}'
     data = b'{"model": "m", "input": [' + call + b"," + item + b"]}"
     try:
-        ResponsesFace().request(data, {})
+        ResponsesFace().request(data)
     except ToolCallError as error:
         assert error.status == 400  # noqa: PT017 - either is right, nothing else may be raised

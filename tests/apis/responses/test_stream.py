@@ -327,7 +327,7 @@ def test_an_answer_that_is_too_long_to_be_kept_fails(name: str, size: int) -> No
     again = [*deltas[:-1], *([deltas[-2]] * 500), deltas[-1]]
     for max_kept, failed in ((20_000, True), (2_000_000, False), (None, False)):
         face = ResponsesFace(mark="m", max_kept=max_kept)
-        face.request(body(stream=True, tools=TOOLS), {})
+        face.request(body(stream=True, tools=TOOLS))
         sent = chat.stream(again, reason)
         said = b"".join(face.feed(sent[at : at + size]) for at in range(0, len(sent), size)) + face.finish(cut=False)
         got = check_stream(said, accumulate=False)
@@ -341,7 +341,7 @@ def test_ids_are_new_in_each_answer() -> None:
         from tests.apis.fed import ResponsesFace
 
         face = ResponsesFace()
-        face.request(body(stream=True), {})
+        face.request(body(stream=True))
         return check_stream(face.feed(chat.stream(text("a"))))
 
     first, second = once(), once()

@@ -40,7 +40,7 @@ def test_a_function_stays_as_it_was_spelled() -> None:
     data = '{"model": "m", "input": "x", "tools": [{"type": "function", "name": "f", "parameters": ' + schema + "}]}"
     from tests.apis.fed import ResponsesFace
 
-    assert schema.encode() in ResponsesFace().request(data.encode(), {}).body
+    assert schema.encode() in ResponsesFace().request(data.encode()).body
 
 
 def test_strict_and_description_are_kept_and_the_rest_is_not() -> None:

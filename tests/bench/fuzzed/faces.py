@@ -103,7 +103,7 @@ def _checked(dice: Dice, way: _Way, settings: Settings, text: str, sent: list[st
 def _refused(way: _Way, refusal: ToolCallError) -> None:
     """The model's fault is told in the API's own form."""
     face = way.make()
-    face.request(json.dumps(way.body).encode(), {})
+    face.request(json.dumps(way.body).encode())
     reply = face.error(refusal)
     told_error = json.loads(reply.body)["error"]
     assert (reply.status, told_error["message"]) == (500 if way.objects else 400, refusal.message)
@@ -111,7 +111,7 @@ def _refused(way: _Way, refusal: ToolCallError) -> None:
 
 def _requested(way: _Way, *, stream: bool) -> tuple[Fed, FaceRequest]:
     face = way.make()
-    return face, face.request(json.dumps({**way.body, "stream": stream}).encode(), {})
+    return face, face.request(json.dumps({**way.body, "stream": stream}).encode())
 
 
 def _asked(way: _Way, settings: Settings, *, stream: bool) -> tuple[Fed, Driven]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from ...errors import ToolCallError, is_ours
 from ..context_errors import CONTEXT, is_context_error
@@ -36,7 +36,7 @@ class ResponsesFace(Face):
         self._mark = mark or secrets.token_hex(_MARK_BYTES)
         self._asked: Asked | None = None
 
-    def request(self, body: bytes, headers: Mapping[bytes, bytes], /) -> FaceRequest:  # noqa: ARG002 - the body says all
+    def request(self, body: bytes, /) -> FaceRequest:
         """The request as a chat completion. Raises ToolCallError for what the API forbids or what needs a memory."""
         request, self._asked = read_request(body)
         self.writer = ResponseWriter(self._asked, self._mark, self._max_kept if request.stream else None)

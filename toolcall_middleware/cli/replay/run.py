@@ -199,7 +199,7 @@ def _tools(name: str) -> ToolSet:
     value = openai.read_value(data)
     if isinstance(value, dict) and (face := face_of(value)) is not None:
         try:
-            value = openai.read_value(face.request(data, {}).body)
+            value = openai.read_value(face.request(data).body)
         except ToolCallError as error:
             raise ReplayError(f"{name}: {error.param or 'tools'}: {error.message}") from None
     tools = value.get("tools") if isinstance(value, dict) else value

@@ -254,10 +254,9 @@ class ToolCallMiddleware:
         if report is not None and report.recorder is not None:
             answer.recorder = report.recorder
             answer.recorder.data("face_request", body, api=face.api)
-        headers = {name.lower(): value for name, value in scope.get("headers", ())}
         try:
             read = face.count_request if counting and isinstance(face, MessagesFace) else face.request
-            asked = await offloaded(len(body), read, body, headers)
+            asked = await offloaded(len(body), read, body)
             if is_guarded(caller.settings):
                 await offloaded(len(body), check_unknown_fields, body, READ_BY_FACES)
             settings = self._face_settings.of(caller.settings, face.api, asked)

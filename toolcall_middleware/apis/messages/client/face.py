@@ -1,7 +1,7 @@
 """Anthropic's Messages as a client speaks it: one request and its answer. See `apis.face.Face` for the order of calls.
 
 face = MessagesFace()
-chat = face.request(body, headers)          # or face.count_request(body, headers), for count_tokens
+chat = face.request(body)          # or face.count_request(body), for count_tokens
 face.whole(status, headers, data)           # or face.error(error), or feed … finish
 """
 
@@ -47,10 +47,10 @@ class MessagesFace(Face):
 
     # -- the request -----------------------------------------------------------------------------------------------
 
-    def request(self, body: bytes, _headers: Mapping[bytes, bytes], /) -> FaceRequest:
+    def request(self, body: bytes, /) -> FaceRequest:
         return self._read(body, counting=False)
 
-    def count_request(self, body: bytes, _headers: Mapping[bytes, bytes], /) -> FaceRequest:
+    def count_request(self, body: bytes, /) -> FaceRequest:
         """A request for count_tokens as the chat completion whose prompt is to be counted.
 
         Raises ToolCallError as `request` does.
