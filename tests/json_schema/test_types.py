@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.json_schema import types
 from toolcall_middleware.json_schema.pointer import Scope
-from toolcall_middleware.json_schema.types import ALL, STRING, declared_types, types_of
+from toolcall_middleware.json_schema.types import ALL, STRING, types_of
+from toolcall_middleware.parsing.values.typing import argument_types
 
 ROOT: dict[str, Any] = {
     "$defs": {
@@ -65,14 +66,14 @@ def test_the_types_of_a_parameter() -> None:
         "properties": {"x": {"type": "integer"}, "y": {}},
         "additionalProperties": {"type": "boolean"},
     }
-    assert declared_types(tool, "x") == {"number"}
-    assert declared_types(tool, "y") == ALL
-    assert declared_types(tool, "other") == {"boolean"}
-    assert declared_types({"additionalProperties": False}, "other") == ALL
-    assert declared_types(None, "x") == ALL
-    assert declared_types({"properties": ["x"]}, "x") == ALL
+    assert argument_types(tool, "x") == {"number"}
+    assert argument_types(tool, "y") == ALL
+    assert argument_types(tool, "other") == {"boolean"}
+    assert argument_types({"additionalProperties": False}, "other") == ALL
+    assert argument_types(None, "x") == ALL
+    assert argument_types({"properties": ["x"]}, "x") == ALL
     outside = {"$ref": "#/$defs/t", "$defs": {"t": {"properties": {"x": STRING_SCHEMA}}}}
-    assert declared_types(outside, "x") == STRING
+    assert argument_types(outside, "x") == STRING
 
 
 STRING_SCHEMA = {"type": "string"}
@@ -95,8 +96,8 @@ SCHEMA: st.SearchStrategy[Any] = st.recursive(
 def test_no_schema_raises(schema: Any) -> None:
     assert types_of(schema, Scope(schema)) <= ALL
     if isinstance(schema, dict):
-        assert declared_types(schema, "x") <= ALL
-        assert declared_types(schema, "y") <= ALL
+        assert argument_types(schema, "x") <= ALL
+        assert argument_types(schema, "y") <= ALL
 
 
 def test_alternatives_that_refer_to_each_other_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +112,7 @@ def test_alternatives_that_refer_to_each_other_are_read_once(monkeypatch: pytest
     monkeypatch.setattr(types, "_own_types", counted)
     defs: dict[str, Any] = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"} for _ in range(64)]} for n in range(3)}
     root = {"$defs": {**defs, "d3": {"type": "integer"}}, "properties": {"x": {"$ref": "#/$defs/d0"}}}
-    assert declared_types(root, "x") == {"number"}
+    assert types_of(root["properties"]["x"], Scope(root)) == {"number"}
     assert len(read) <= 64 * 3 + 5
 
     wide = {
@@ -120,5 +121,5 @@ def test_alternatives_that_refer_to_each_other_are_read_once(monkeypatch: pytest
         ]
     }
     read.clear()
-    declared_types({"properties": {"x": wide}}, "x")
+    types_of(wide, Scope(wide))
     assert len(read) <= types._MAX_SCHEMAS

@@ -74,23 +74,6 @@ def _own_types(schema: Mapping[str, Any]) -> frozenset[str]:
     return frozenset({"object"}) if "properties" in schema else ALL
 
 
-def declared_types(parameters: Mapping[str, Any] | None, name: str) -> frozenset[str]:
-    """The types of the parameter `name` of a tool; ALL where its schema does not say."""
-    if parameters is None:
-        return ALL
-    scope = Scope(parameters)
-    properties = parameters.get("properties")
-    if isinstance(properties, Mapping) and name in properties:
-        return types_of(properties[name], scope)
-    target = scope.find(parameters.get("$ref"))
-    if isinstance(target, Mapping) and target is not parameters:
-        inner = target.get("properties")
-        if isinstance(inner, Mapping) and name in inner:
-            return types_of(inner[name], scope)
-    extra = parameters.get("additionalProperties")
-    return types_of(extra, scope) if isinstance(extra, Mapping) else ALL
-
-
 def _named(kind: str) -> frozenset[str]:
     if kind == "integer":
         return frozenset({"number"})

@@ -21,10 +21,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ...json_schema.types import declared_types
 from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import anywhere
 from ..values.json_spelling import quoted
+from ..values.typing import argument_types
 from .call_arguments import CallArguments
 
 _STARTS = frozenset({"<|start|>assistant", "<|start|> assistant"})
@@ -342,7 +342,7 @@ class _Message:
         keys = [str(key) for key in properties] if isinstance(properties, dict) else []
         key = keys[0] if keys else "input"
         alone = not isinstance(required, list) or all(other == key for other in required)
-        return key if alone and "string" in declared_types(schema, key) else ""
+        return key if alone and "string" in argument_types(schema, key) else ""
 
 
 def _said(

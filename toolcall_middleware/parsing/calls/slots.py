@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from ...json_schema.types import declared_types
 from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import WHITE_SPACE
 from ..values.json_spelling import decode, quoted
-from ..values.typing import repaired_json
+from ..values.typing import argument_types, repaired_json
 from .call_arguments import CallArguments
 from .slot_layout import CDATA, CDATA_END, MAX_TAG, Layout
 from .slot_value import SlotValue, ValueEnd, declared_in, name_of
@@ -348,7 +347,7 @@ class _Call:
         c, layout = self.c, layout or self.layout
         declared = declared_in(self.parameters)
         wraps = self.first and key in _WRAPPERS and bool(declared) and key not in declared
-        value = SlotValue(self.layout, declared_types(self.parameters, key), kind, whole=wraps)
+        value = SlotValue(self.layout, argument_types(self.parameters, key), kind, whole=wraps)
         self.seen.add(key)
         self.in_value = True
         if not wraps:

@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ...json_schema.types import ALL, declared_types
+from ...json_schema.types import ALL
 from ..cursor import Steps
 from ..patterns import WHITE_SPACE, anywhere
 from .json_reader import CLOSERS, LISTS, MATES, MEMBERS, OPEN, SET, SHUT, Brackets
 from .json_spelling import LITERALS, python_escape, quoted, repaired_number
-from .typing import json_of, literal
+from .typing import argument_types, json_of, literal
 
 _T = TypeVar("_T")
 
@@ -145,7 +145,7 @@ class _At:
         self.state = _COLON
         self.types, self.by_position = ALL, False
         if not self.stack or self.stack == [MEMBERS]:
-            self.types = declared_types(self.schema, key)
+            self.types = argument_types(self.schema, key)
             self.positional += 1
 
     def put_key(self, key: str) -> None:

@@ -45,6 +45,11 @@ def types_at(place: Place) -> frozenset[str]:
     return frozenset().union(*(types_of(schema, scope) for schema, scope in place))
 
 
+def argument_types(parameters: Mapping[str, Any] | None, name: str) -> frozenset[str]:
+    """The types that are admitted for the parameter `name` of a tool."""
+    return ALL if parameters is None else types_at(inner_place(((parameters, Scope(parameters)),), name))
+
+
 def inner_place(place: Place, key: str | None) -> Place:
     """What may be the value of `key` in an object, or an item of an array (None)."""
     found: list[tuple[Any, Scope]] = []
