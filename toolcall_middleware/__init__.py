@@ -6,7 +6,7 @@ from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .errors import FormatError, SettingsError, ToolCallError
-    from .hosts.http.metrics_page import metrics_app
+    from .hosts.http.errors import metrics_app
     from .hosts.middleware.asgi import ToolCallMiddleware
     from .hosts.proxy.app import create_proxy
     from .library import CallReader, ReadAnswer, ReadCall, read_calls, render_calls, render_results, render_tools
@@ -35,7 +35,7 @@ _MODULES = {
     "ToolResult": ".model",
     "UnknownCall": ".parsing.events",
     "create_proxy": ".hosts.proxy.app",
-    "metrics_app": ".hosts.http.metrics_page",
+    "metrics_app": ".hosts.http.errors",
     "read_calls": ".library",
     "render_calls": ".library",
     "render_results": ".library",

@@ -17,9 +17,9 @@ from functools import partial
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.hosts.http.bodies import in_the_clear
 from toolcall_middleware.hosts.http.paths import normal_path
-from toolcall_middleware.hosts.middleware.unread import tools_in
+from toolcall_middleware.hosts.middleware.guards import tools_in
 from toolcall_middleware.hosts.proxy.model_asked import asked_model
-from toolcall_middleware.hosts.proxy.upstream.masking import Mask, MaskedStream
+from toolcall_middleware.hosts.proxy.upstream.upstream import Mask, MaskedStream
 from toolcall_middleware.parsing.stop_strings import StopFinder
 from toolcall_middleware.request.one_reading import one_reading
 

@@ -25,9 +25,9 @@ from tests.helpers.fakes import serve
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.cli import serve as serve_command
 from toolcall_middleware.errors import SettingsError
-from toolcall_middleware.hosts.proxy.admission import refuse_itself
-from toolcall_middleware.hosts.proxy.connections import BoundedProtocol
-from toolcall_middleware.hosts.proxy.upstream.connection import free_port
+from toolcall_middleware.hosts.proxy.app import refuse_itself
+from toolcall_middleware.hosts.proxy.server import BoundedProtocol
+from toolcall_middleware.hosts.proxy.upstream.client import free_port
 from toolcall_middleware.settings import Settings
 
 from .check.engines import VllmHermes

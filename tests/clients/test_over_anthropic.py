@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.fakes import Script, TextBackend
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
-from toolcall_middleware.hosts.proxy.upstream.translator import Translator
+from toolcall_middleware.hosts.proxy.upstream.providers import Translator
 
 from .anthropic_face import AnthropicFace
 from .common import matrix_of

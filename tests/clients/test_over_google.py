@@ -16,7 +16,7 @@ from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.apis.google.translation import GoogleTranslation
 from toolcall_middleware.apis.passage import Passage
 from toolcall_middleware.apis.upstream import TranslatedRequest
-from toolcall_middleware.hosts.proxy.upstream.translator import Translator
+from toolcall_middleware.hosts.proxy.upstream.providers import Translator
 
 from .common import matrix_of
 from .conftest import Gateway, OpenGateway, Stage

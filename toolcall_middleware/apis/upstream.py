@@ -1,6 +1,6 @@
 """The seam to a provider whose API is not OpenAI's: what a translation of one request and its answer does. No I/O.
 
-hosts/proxy/upstream/translator.py drives it; each provider has a package here.
+hosts/proxy/upstream/providers.py drives it; each provider has a package here.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ..hosts.http.client_library import httpx
-from ..hosts.proxy.upstream.connection import asking_client, reason, refusal
+from ..hosts.proxy.upstream.client import asking_client, reason, refusal
 
 _SECONDS = 5.0
 """For all questions together: the start of a proxy waits for them."""

@@ -108,7 +108,7 @@ def template_of(place: str | None) -> str | None:
     """
     if place is None or not place.startswith(("http://", "https://")):
         return place
-    from ..hosts.proxy.props import ask
+    from ..hosts.proxy.upstreams_file import ask
 
     ask(place, None)
     return place

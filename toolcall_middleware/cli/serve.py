@@ -81,12 +81,10 @@ def _run(args: argparse.Namespace) -> int:
     import uvicorn
 
     from ..formats import registry
-    from ..hosts.middleware.rate_limit import refuse_workers_that_count_alone
-    from ..hosts.proxy.admission import refuse_itself
-    from ..hosts.proxy.app import proxy_of
-    from ..hosts.proxy.connections import BoundedProtocol
-    from ..hosts.proxy.lifetime import supervise
-    from ..hosts.proxy.upstream.connection import free_port
+    from ..hosts.middleware.tenants import refuse_workers_that_count_alone
+    from ..hosts.proxy.app import proxy_of, refuse_itself
+    from ..hosts.proxy.server import BoundedProtocol, supervise
+    from ..hosts.proxy.upstream.client import free_port
     from ..hosts.proxy.upstream.providers import with_mode
 
     refuse_workers_that_count_alone(settings, args.workers)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.fakes import write_calls
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.hosts.middleware import face_answer
+from toolcall_middleware.hosts.middleware import faces
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -101,7 +101,7 @@ class Slow:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(face_answer, "_QUIET", 0.01)
+    monkeypatch.setattr(faces, "_QUIET", 0.01)
 
 
 def whole(*pieces: str) -> list[bytes]:

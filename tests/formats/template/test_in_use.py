@@ -17,7 +17,7 @@ from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.errors import SettingsError
 from toolcall_middleware.formats.template import at_hand, sources
-from toolcall_middleware.hosts.proxy.props import ask, with_template
+from toolcall_middleware.hosts.proxy.upstreams_file import ask, with_template
 from toolcall_middleware.settings import Settings
 
 from ...usage.tiny import save_model

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from toolcall_middleware.hosts.middleware.face_answer import Turns
+from toolcall_middleware.hosts.middleware.faces import Turns
 
 
 async def test_tasks_take_turns_in_the_order_in_which_they_came() -> None:

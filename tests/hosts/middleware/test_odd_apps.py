@@ -20,8 +20,7 @@ from tests.helpers.asgi_client import BLOCK, JSON_TYPE, Client, ask, middleware,
 from tests.helpers.fakes import TextBackend
 from toolcall_middleware.errors import SettingsError, ToolCallError
 from toolcall_middleware.hosts.http.bodies import Inflate, in_the_clear
-from toolcall_middleware.hosts.middleware.rate_limit import require_limits
-from toolcall_middleware.hosts.middleware.tenants import Tenancy
+from toolcall_middleware.hosts.middleware.tenants import Tenancy, require_limits
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.settings.settings import hide_login
 
@@ -208,7 +207,7 @@ def test_a_password_of_one_of_several_hosts_is_not_shown(address: str) -> None:
 
 async def test_a_coded_request_without_tools_reaches_a_translated_upstream() -> None:
     from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
-    from toolcall_middleware.hosts.proxy.upstream.translator import Translator
+    from toolcall_middleware.hosts.proxy.upstream.providers import Translator
 
     seen: list[Any] = []
 

@@ -18,9 +18,8 @@ from tests.exchange.test_modes import HISTORIC, NativeBackend
 from tests.helpers.asgi_client import Client, Headers
 from tests.helpers.fakes import TextBackend
 from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware
-from toolcall_middleware.hosts.middleware import rate_limit
-from toolcall_middleware.hosts.middleware.rate_limit import refuse_workers_that_count_alone
-from toolcall_middleware.hosts.middleware.tenants import TENANT_KEY
+from toolcall_middleware.hosts.middleware import tenants
+from toolcall_middleware.hosts.middleware.tenants import TENANT_KEY, refuse_workers_that_count_alone
 from toolcall_middleware.settings import OPTIONS
 
 from ..proxy.proxy_servers import serving
@@ -33,7 +32,7 @@ TOOL = {"type": "function", "function": {"name": "f"}}
 
 @pytest.fixture(autouse=True)
 def _fresh_memory() -> None:
-    rate_limit._memory.clear()
+    tenants._memory.clear()
 
 
 def ask(calls: int, *, stream: bool = False, **fields: Any) -> bytes:

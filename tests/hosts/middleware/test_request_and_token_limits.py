@@ -14,8 +14,8 @@ import pytest
 from tests.helpers.asgi_client import Client, Headers
 from tests.helpers.fakes import Refusal, TextBackend
 from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware
-from toolcall_middleware.hosts.middleware import rate_limit
-from toolcall_middleware.hosts.middleware.rate_limit import refuse_workers_that_count_alone
+from toolcall_middleware.hosts.middleware import tenants
+from toolcall_middleware.hosts.middleware.tenants import refuse_workers_that_count_alone
 
 from ..proxy.proxy_servers import serving
 from ..proxy.routing import Proxies, http, table
@@ -28,7 +28,7 @@ FACES = ("chat", "messages", "responses")
 
 @pytest.fixture(autouse=True)
 def _fresh_memory() -> None:
-    rate_limit._memory.clear()
+    tenants._memory.clear()
 
 
 def said(body: dict[str, Any]) -> str | Refusal:

@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from tests.helpers.asgi_client import HELLO, JSON_TYPE, TOOL, Client, Headers, ask, middleware
-from toolcall_middleware.hosts.middleware.unread import is_guarded
+from toolcall_middleware.hosts.middleware.guards import is_guarded
 from toolcall_middleware.settings import Settings
 
 from ..http.test_paths import SPELLINGS

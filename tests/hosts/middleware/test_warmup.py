@@ -8,7 +8,7 @@ import sys
 SCRIPT = """
 import asyncio, json, logging, sys, threading, time
 from toolcall_middleware import Settings, ToolCallMiddleware
-from toolcall_middleware.hosts.middleware.warmup import warm
+from toolcall_middleware.hosts.middleware.start_up import warm
 
 CALL = '```json\\n{{"tool_calls": [{{"name": "add", "arguments": {{}}}}]}}\\n```'
 EVENT = {{"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}}
@@ -104,7 +104,7 @@ def test_a_settled_process_is_warm_and_its_collector_has_little_to_look_at() -> 
     script = (
         "import gc\n"
         "from toolcall_middleware import Settings\n"
-        "from toolcall_middleware.hosts.middleware.warmup import settle, warm\n"
+        "from toolcall_middleware.hosts.middleware.start_up import settle, warm\n"
         "thread = warm(Settings())\n"
         "settle().join()\n"
         "print(thread.is_alive(), gc.get_freeze_count() > 20_000, len(gc.get_objects()) < 5_000)\n"

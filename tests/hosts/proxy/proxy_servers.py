@@ -16,7 +16,7 @@ from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.http.paths import is_chat
 from toolcall_middleware.hosts.proxy.app import Proxy
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
-from toolcall_middleware.hosts.proxy.upstream.masking import Mask, MaskedAnswer
+from toolcall_middleware.hosts.proxy.upstream.upstream import Mask, MaskedAnswer
 
 # Nothing in these tests takes this long; it only turns a hang into a failure.
 PATIENCE = 5.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcall_middleware.hosts.http.client_library import httpx
-from toolcall_middleware.hosts.proxy.upstream.http1.connection import HttpAnswer
+from toolcall_middleware.hosts.proxy.upstream.http1 import HttpAnswer
 
 OK = b"HTTP/1.1 200 OK\r\n"
 COUNTED = OK + b"Content-Length: 5\r\n\r\nhello"

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from toolcall_middleware import SettingsError, create_proxy
 from toolcall_middleware.hosts.http.cors import is_loopback
-from toolcall_middleware.hosts.proxy.admission import Keys
+from toolcall_middleware.hosts.proxy.app import Keys
 
 from .proxy_servers import ask, client_of, proxy_around, raw_upstream, read_request, scope_of, serving
 

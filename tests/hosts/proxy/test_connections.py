@@ -13,7 +13,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from toolcall_middleware.hosts.proxy.connections import (
+from toolcall_middleware.hosts.proxy.server import (
     Bounded,
     BoundedProtocol,
     HeadsHeld,

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.house.test_examples import environment, free_port
-from toolcall_middleware.hosts.proxy.connections import HEAD_SECONDS
+from toolcall_middleware.hosts.proxy.server import HEAD_SECONDS
 
 resource = pytest.importorskip("resource")
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
 
-from toolcall_middleware.hosts.proxy.upstream.masking import Mask, MaskedStream, secrets_of
+from toolcall_middleware.hosts.proxy.upstream.upstream import Mask, MaskedStream, secrets_of
 
 from ...observe.test_traces import written
 from .proxy_servers import ask, masked, scope_of, serving

@@ -25,7 +25,7 @@ from tests.helpers.asgi_client import HOST, TOOL, Client, ask
 from tests.helpers.fakes import TextBackend, serve, write_calls
 from toolcall_middleware import ToolCallMiddleware, create_proxy, metrics_app
 from toolcall_middleware.hosts.proxy.inspector.store import Store
-from toolcall_middleware.hosts.proxy.upstream.connection import free_port
+from toolcall_middleware.hosts.proxy.upstream.client import free_port
 from toolcall_middleware.observe.metrics import Metrics
 from toolcall_middleware.observe.report import Observers
 from toolcall_middleware.observe.traces import TraceFiles

@@ -11,16 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.types import Message
 
 from tests.helpers.asgi_client import no_leaked_tasks
 from tests.helpers.certificates import certificate_of, needs_openssl
 from toolcall_middleware.hosts.http.client_library import httpx
-from toolcall_middleware.hosts.proxy.upstream.client import Progress, Question, Reply, RequestBody
-from toolcall_middleware.hosts.proxy.upstream.connection import tls_to
-from toolcall_middleware.hosts.proxy.upstream.http1 import connection as dialling
-from toolcall_middleware.hosts.proxy.upstream.http1.client import OriginClient
-from toolcall_middleware.hosts.proxy.upstream.http1.connection import dial
+from toolcall_middleware.hosts.proxy.upstream import http1
+from toolcall_middleware.hosts.proxy.upstream.client import Progress, Question, Reply, tls_to
+from toolcall_middleware.hosts.proxy.upstream.http1 import OriginClient, dial
 
 from .proxy_servers import PATIENCE, chunk, raw_upstream, read_request
 
@@ -42,25 +39,14 @@ async def to(url: str, **options: Any) -> AsyncIterator[OriginClient]:
 def request(
     method: str = "GET",
     *,
-    parts: tuple[bytes, ...] | None = None,
-    go_on: asyncio.Event | None = None,
+    body: bytes = b"",
     told: Progress | None = None,
     headers: list[tuple[bytes, bytes]] | None = None,
     **times: float,
 ) -> Question:
-    """A body in `parts` has a length that nobody knows; it ends after `go_on`."""
-    messages: list[Message] = [{"type": "http.request", "body": part, "more_body": True} for part in parts or ()]
-    messages.append({"type": "http.request", "body": b"", "more_body": False})
-
-    async def receive() -> Message:
-        if len(messages) == 1 and go_on is not None:
-            await go_on.wait()
-        return messages.pop(0)
-
-    body = RequestBody(messages.pop(0), receive, on_end=lambda: None)
     lines = [(b"host", b"up"), *(headers or [])]
-    if parts is not None:
-        lines.append((b"transfer-encoding", b"chunked"))
+    if body:
+        lines.append((b"content-length", b"%d" % len(body)))
     seconds = {"connect": 1.0, "read": 1.0, "write": 1.0, "pool": 1.0, **times}
     return Question(method, b"/", lines, body, seconds, told or Progress())
 
@@ -166,40 +152,6 @@ async def test_an_upstream_waits_while_nobody_reads_what_it_sends() -> None:
         assert (size, most <= 128 * 1024) == (50_000_000, True)
 
 
-async def test_a_refusal_ends_an_upload_and_its_connection() -> None:
-    opened: list[int] = []
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        opened.append(1)
-        await reader.readuntil(b"first\r\n")
-        writer.write(NO)
-        await reader.read()
-
-    never = asyncio.Event()
-    async with raw_upstream(talk) as url, to(url) as client:
-        for _ in range(2):
-            told = Progress()
-            asked = request("POST", parts=(b"first",), go_on=never, told=told)
-            response = await client.ask(asked)
-            assert (response.status, await read(response), told.sent) == (413, b"no", False)
-    assert opened == [1, 1]
-
-
-async def test_an_upload_goes_on_while_a_good_answer_has_begun() -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"first\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
-        await asyncio.sleep(0.1)
-        go_on.set()
-        await reader.readuntil(b"0\r\n\r\n")
-        writer.write(b"both")
-
-    go_on = asyncio.Event()
-    async with raw_upstream(talk) as url, to(url) as client:
-        response = await client.ask(request("POST", parts=(b"first",), go_on=go_on))
-        assert await read(response) == b"both"
-
-
 async def test_an_upstream_that_takes_nothing_is_given_up() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         reader._transport.pause_reading()  # type: ignore[attr-defined]
@@ -208,7 +160,7 @@ async def test_an_upstream_that_takes_nothing_is_given_up() -> None:
     done = asyncio.Event()
     async with raw_upstream(talk) as url, to(url) as client:
         with pytest.raises(httpx.WriteTimeout):
-            await client.ask(request("POST", parts=(b"x" * 30_000_000,), write=0.2))
+            await client.ask(request("POST", body=b"x" * 30_000_000, write=0.2))
         done.set()
 
 
@@ -265,10 +217,9 @@ async def test_a_whole_answer_ends_an_upload_that_is_not_taken() -> None:
 
     done = asyncio.Event()
     async with raw_upstream(talk) as url, to(url, connections=1) as client:
-        for parts in ((b"x" * 30_000_000,), (b"x" * 1_000_000,) * 30):
-            told = Progress()
-            response = await client.ask(request("POST", parts=parts, told=told))
-            assert (await read(response), told.sent) == (b"ok", False)
+        told = Progress()
+        response = await client.ask(request("POST", body=b"x" * 30_000_000, told=told))
+        assert (await read(response), told.sent) == (b"ok", False)
         done.set()
 
 
@@ -285,7 +236,7 @@ async def test_what_an_upstream_never_takes_keeps_no_connection_open() -> None:
     async with raw_upstream(talk) as url, to(url, idle=0) as client:
         seen = []
         for size in range(1 << 20, 8 << 20, 1 << 19):  # some fit into the system's buffers, some nearly
-            response = await client.ask(request("POST", parts=(b"x" * size,)))
+            response = await client.ask(request("POST", body=b"x" * size))
             seen.append(response._connection)
             # As where the system has taken all but little.
             response._connection._write_paused = False
@@ -300,19 +251,16 @@ async def test_who_answers_before_the_request_has_left_is_not_asked_again_on_tha
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         opened.append(1)
-        await reader.readuntil(b"first\r\n")
+        await reader.readuntil(b"\r\n\r\n")
         writer.write(OK[:-2])
-        await asyncio.sleep(0.05)
-        go_on.set()
-        await reader.readuntil(b"0\r\n\r\n")
+        await reader.readexactly(len(body))
         writer.write(OK[-2:])
         await reader.read()
 
-    go_on = asyncio.Event()
+    body = b"x" * 30_000_000
     async with raw_upstream(talk) as url, to(url) as client:
         for _ in range(2):
-            go_on.clear()
-            assert await read_all(client, request("POST", parts=(b"first",), go_on=go_on)) == b"ok"
+            assert await read_all(client, request("POST", body=body)) == b"ok"
     assert opened == [1, 1]
 
 
@@ -328,7 +276,7 @@ async def test_cancelled_at_any_await_it_leaves_nothing_open() -> None:
     opened: list[int] = []
     async with raw_upstream(answering(opened)) as url, to(url, connections=1) as client:
         for steps in range(40):
-            task = asyncio.ensure_future(read_all(client, request("GET", parts=(b"a", b"b") if steps % 2 else None)))
+            task = asyncio.ensure_future(read_all(client, request("GET", body=b"ab" if steps % 2 else b"")))
             for _ in range(steps // 2):
                 await asyncio.sleep(0)
             task.cancel()
@@ -415,7 +363,7 @@ def resolves(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         async def found(_host: str, _port: int) -> list[str]:
             return list(addresses)
 
-        monkeypatch.setattr(dialling, "_addresses", found)
+        monkeypatch.setattr(http1, "_addresses", found)
 
     return set_to
 
@@ -424,14 +372,14 @@ async def test_the_next_address_is_tried_where_one_refuses_or_says_nothing(
     resolves: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[int] = []
-    real = dialling._connect
+    real = http1._connect
 
     async def connect(make: Any, address: str, *rest: Any) -> Any:
         if address == "192.0.2.1":
             await asyncio.Event().wait()
         return await real(make, address, *rest)
 
-    monkeypatch.setattr(dialling, "_connect", connect)
+    monkeypatch.setattr(http1, "_connect", connect)
     async with raw_upstream(answering(opened)) as url:
         port = httpx.URL(url).port or 0
         for first in ("::1", "192.0.2.1"):
@@ -457,8 +405,8 @@ async def test_a_name_is_looked_up_and_kinds_of_addresses_take_turns(monkeypatch
         return [*v6, *v4]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", found)
-    assert await dialling._addresses("up.example", 80) == ["2001:db8::0", "192.0.2.1", "2001:db8::1"]
-    assert await dialling._addresses("::1", 80) == ["::1"]
+    assert await http1._addresses("up.example", 80) == ["2001:db8::0", "192.0.2.1", "2001:db8::1"]
+    assert await http1._addresses("::1", 80) == ["::1"]
 
 
 STREAM = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nkeep-alive: timeout=5\r\n\r\n2\r\nok\r\n0\r\n\r\n"

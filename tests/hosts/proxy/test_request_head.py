@@ -7,7 +7,7 @@ import time
 import pytest
 
 from toolcall_middleware.hosts.http.client_library import httpx
-from toolcall_middleware.hosts.proxy.upstream.http1.client import head_of
+from toolcall_middleware.hosts.proxy.upstream.http1 import head_of
 
 
 def test_a_head_holds_its_headers_in_order_and_to_the_byte() -> None:

@@ -12,8 +12,7 @@ import pytest
 
 from tests.helpers.fakes import TextBackend
 from toolcall_middleware.hosts.http.request_record import RECORD, Record
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
-from toolcall_middleware.hosts.proxy.upstream.limits import Limits
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder, Limits
 
 from .proxy_servers import ask as drive
 from .proxy_servers import raw_upstream, read_request, scope_of, serving

@@ -19,8 +19,6 @@ from toolcall_middleware import Settings, ToolCallError
 from toolcall_middleware.hosts.http.bodies import Upload
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.router import Router
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
-from toolcall_middleware.hosts.proxy.upstream.limits import Limits
 from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
 from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 
@@ -195,16 +193,6 @@ class Early(httpx.AsyncBaseTransport):
             yield b"rly"
 
         return httpx.Response(200, content=written())
-
-
-async def test_an_answer_that_begins_early_is_not_cut_by_the_upload() -> None:
-    proxy = Forwarder("http://up.example", timeout=PATIENCE, limits=Limits(upload=LIMIT), transport=Early())
-    async with serving(proxy) as address:
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(address.rpartition(":")[2]))
-        writer.write(b"POST /x HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nabc")
-        async with asyncio.timeout(PATIENCE):
-            assert (await reader.readuntil(b"rly")).startswith(b"HTTP/1.1 200 ")
-        writer.close()
 
 
 async def test_only_the_time_in_which_the_client_is_waited_for_counts() -> None:

@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 from toolcall_middleware.apis.passage import Passage
 from toolcall_middleware.apis.upstream import TranslatedRequest, Translation
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.hosts.proxy.upstream.translator import Translator
+from toolcall_middleware.hosts.proxy.upstream.providers import Translator
 
 from .proxy_servers import Answer, ask, scope_of
 

@@ -24,8 +24,8 @@ from ... import __version__
 from ...errors import ToolCallError
 from ...formats import registry
 from ...hosts.http.answer import no_client
-from ...hosts.proxy.props import with_template
 from ...hosts.proxy.upstream.providers import upstream_app
+from ...hosts.proxy.upstreams_file import with_template
 from ...settings import Settings, hide_login
 from ...wire import openai
 from .._probe import models_in, server_of

@@ -47,7 +47,6 @@ RETRY_HEADERS = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"}
 _ERROR = 400  # the least status of one
 _LINE_END = re.compile(rb"[\r\n\0]")
 _LENGTH_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
-_LENGTH = re.compile(rb"[0-9]{1,18}")
 
 
 def request_headers(
@@ -57,15 +56,14 @@ def request_headers(
     own: Iterable[tuple[bytes, bytes]],
     key_header: bytes,
     keep_key: bool,
-    length: int | None,
+    length: int,
     tell_client: bool = True,
 ) -> Headers:
     """The headers for the upstream `host` of the request in `scope`.
 
     `own` replace the client's of the same name. `key_header` is where the upstream reads its key: the client's goes on
     only with `keep_key`, there too where it came as `Authorization: Bearer`; without it none of its keys and cookies
-    does. `length` is that of the body, None where it is not known yet: then the client's word is passed on, or the body
-    is chunked. With `tell_client` the upstream gets the client's address.
+    does. `length` is that of the body. With `tell_client` the upstream gets the client's address.
     Raises ValueError for a request that could be read in two ways (RFC 9112, 11.2).
     """
     given = _lower(scope["headers"])
@@ -214,15 +212,11 @@ def _forwarded(scope: Scope, given: Headers) -> Headers:
     return headers
 
 
-def _framing(given: Headers, length: int | None) -> Headers:
-    """One statement of the body's length, never two (RFC 9112, 6.3)."""
-    said = {value.strip() for name, value in given if name == b"content-length"}
+def _framing(given: Headers, length: int) -> Headers:
+    """One statement of the body's length, never two (RFC 9112, 6.3). Raises ValueError where the client's differs."""
     chunked = any(name == b"transfer-encoding" for name, _ in given)
-    if said and not chunked:
-        one = said.pop()
-        if said or not _LENGTH.fullmatch(one):
-            raise ValueError("the content-length is no number, or two")
-        return [(b"content-length", one)]
-    if length is None:
-        return [(b"transfer-encoding", b"chunked")]
-    return [(b"content-length", b"%d" % length)] if length or chunked else []
+    said = {value.strip() for name, value in given if name == b"content-length"}
+    told = b"%d" % length
+    if not chunked and said - {told}:
+        raise ValueError("the content-length is not that of the body")
+    return [(b"content-length", told)] if length or said or chunked else []

@@ -35,25 +35,38 @@ from ..http.cors import ReadableAnswer, admits_origin
 from ..http.errors import log_refusal
 from ..http.headers import header_of, logins, values_of, with_length, without
 from ..http.offload import WhileHuge, behind, offloaded
-from ..http.request_record import Record, record_of
-from ..http.watch import watched
-from .app_auth import refuse, refused_by_app
+from ..http.request_record import Record, record_of, watched
 from .backend_questions import ToolProofs, WholeUsage, wait_for
-from .face_answer import FaceAnswer
-from .face_models import ModelsAnswer
-from .faces import Endpoint, FaceSettings, chat_request, endpoint_of, means_responses, new_face, prepare_passage
+from .faces import (
+    Endpoint,
+    FaceAnswer,
+    FaceSettings,
+    ModelsAnswer,
+    chat_request,
+    endpoint_of,
+    means_responses,
+    new_face,
+    prepare_passage,
+)
+from .guards import (
+    READ_BY_FACES,
+    check_charset,
+    check_unknown_fields,
+    check_unreadable,
+    is_guarded,
+    pass_without_tools,
+    refuse,
+    refused_by_app,
+)
 from .responder import Responder
-from .start_up import is_served, refuse_start, warn_of_starlette, with_tokenizer
-from .unread import READ_BY_FACES, check_charset, check_unknown_fields, check_unreadable, is_guarded, pass_without_tools
-from .warmup import warm
+from .start_up import is_served, refuse_start, warm, warn_of_starlette, with_tokenizer
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from ...observe.report import Report
     from ...settings.keywords import Keywords
-    from .rate_limit import Budget, RateLimiter
-    from .tenants import Tenancy
+    from .tenants import Budget, RateLimiter, Tenancy
 
 _log = logging.getLogger("toolcall_middleware")
 _LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -135,7 +148,7 @@ class ToolCallMiddleware:
 
     def _limiter(self) -> RateLimiter:
         if self._rates is None:
-            from .rate_limit import RateLimiter
+            from .tenants import RateLimiter
 
             self._rates = RateLimiter(self.settings.rate_limit_storage, self.settings.rate_limit_failure)
         return self._rates
@@ -149,7 +162,7 @@ class ToolCallMiddleware:
         record.tenant = record.tenant or tenant.name
         caller.settings = tenant.settings
         if tenant.settings.has_rates:
-            from .rate_limit import Budget
+            from .tenants import Budget
 
             caller.budget = budget = Budget(self._limiter(), tenant)
             await budget.admit("token_limit")

@@ -35,10 +35,9 @@ from ...exchange import (
     StopUpstream,
     Undecodable,
 )
-from ..http.bodies import Inflate
+from ..http.bodies import Inflate, done_one
 from ..http.errors import send_error
 from ..http.headers import request_scope, response_head
-from ..http.leaving import done_one
 from ..http.offload import CODED, LARGE, Held, offloaded
 from .backend_questions import wait_for
 

@@ -1,21 +1,34 @@
-"""What is told at start: a wrong setting, with which the server does not start, and a hole in what it stands on.
+"""What is done at start: wrong settings end it, and a thread loads what the first request with tools would wait for.
 
 Frameworks make their middleware when the first message comes, the one of the server's lifespan. A server takes an
 exception there for an app without a lifespan, starts, and every request fails; `lifespan.startup.failed` ends it.
+
+What is loaded are imports, the patterns of the formats, the checks of JSON Schemas: a tenth of a second of work. That
+is done in a thread, and not before the server runs: importing the package and making the middleware stay quick, and a
+process that forks its workers has not begun it yet.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import gc
+import json
 import logging
 import re
+import threading
+from collections.abc import Iterable
 from importlib import metadata
 
 from starlette.types import Receive, Scope, Send
 
-from ...errors import FormatError, SettingsError
+from ...errors import FormatError, SettingsError, ToolCallError
+from ...exchange import Ask, Body, Exchange, Head, Request
+from ...json_schema.validate_arguments import checker_for
+from ...request.parse import ChatRequest, read_request
 from ...settings import Settings
+from ...upstream.backend_memory import BackendMemory
 from ...usage.tokenizers.base import load
 
 _SOUND_STARLETTE = (1, 0, 1)
@@ -72,3 +85,96 @@ def warn_of_starlette() -> None:
             " decides by request.url.path can be bypassed. Install 1.0.1 or later where the server allows it.",
             version,
         )
+
+
+_NAME = "toolcall-middleware warming"
+_TOOL = {"type": "function", "function": {"name": "warm_up", "parameters": {"type": "object", "properties": {}}}}
+_ASKED = {"model": "m", "messages": [{"role": "user", "content": ""}], "tools": [_TOOL]}
+_REQUEST = json.dumps(_ASKED).encode()
+_TEXT = 'So.\n```json\n{"tool_calls": [{"name": "warm_up", "arguments": {}}]}\n```'
+
+
+@functools.lru_cache(maxsize=16)  # once a process for each settings
+def warm(settings: Settings) -> threading.Thread:
+    """Start it, once. The thread, which ends by itself."""
+    thread = threading.Thread(target=_load, args=(settings,), name=_NAME, daemon=True)
+    thread.start()
+    return thread
+
+
+def settle() -> threading.Thread:
+    """Once all is warm, take what this process has by then out of the garbage collector's sight: it stays anyway, and
+    to look through it takes some fifty milliseconds in which every stream stands still. Only for a process that is a
+    server and nothing else. The thread, which ends by itself.
+    """
+    thread = threading.Thread(target=_settle, name="toolcall-middleware settling", daemon=True)
+    thread.start()
+    return thread
+
+
+def _settle() -> None:
+    for thread in threading.enumerate():
+        if thread.name == _NAME:
+            thread.join()
+    gc.collect()
+    gc.freeze()
+
+
+def _load(settings: Settings) -> None:
+    settings = settings.replace(allowlist_mode="off")  # nobody has asked for our tool: nothing is to be warned of
+    log = logging.getLogger("toolcall_middleware")
+    unheard = _Unheard()
+    log.addFilter(unheard)
+    try:
+        _answer(settings, json.dumps({**_ASKED, "stream": True}).encode(), b"text/event-stream", _events())
+        _answer(settings, _REQUEST, b"application/json", [_whole()])
+    finally:
+        log.removeFilter(unheard)
+    with contextlib.suppress(ToolCallError):  # settings may refuse it: what they need is loaded by then
+        chat = read_request(_REQUEST, settings)
+        if settings.validate_arguments != "off" and isinstance(chat, ChatRequest):
+            checker_for(chat.tools_raw, chat.tools).faults("warm_up", "{}")
+
+
+class _Unheard(logging.Filter):
+    """Nobody has called a tool: what this thread would log of it is not so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is another thread's."""
+        return record.thread != self._thread
+
+
+def _answer(settings: Settings, request: bytes, kind: bytes, parts: Iterable[bytes]) -> None:
+    """One exchange, as far as the settings let it go."""
+    exchange = Exchange(settings, BackendMemory())
+    ask = exchange.receive(Request(request))[0]
+    if not isinstance(ask, Ask):
+        return
+    if ask.prompt is not None:
+        with contextlib.suppress(ToolCallError):  # a template may refuse this conversation, and is ready by then
+            ask.prompt.write()
+    exchange.receive(Head(200, [(b"content-type", kind)]))
+    for part in parts:
+        exchange.receive(Body(part, last=False))
+    exchange.receive(Body(b"", last=True))
+
+
+def _events() -> Iterable[bytes]:
+    for at in range(0, len(_TEXT), 8):
+        yield _event({"content": _TEXT[at : at + 8]}, None)
+    yield _event({}, "stop") + b"data: [DONE]\n\n"
+
+
+def _event(delta: dict[str, str], reason: str | None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": reason}
+    chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+def _whole() -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", "content": _TEXT}, "finish_reason": "stop"}
+    return json.dumps({"object": "chat.completion", "choices": [choice]}).encode()

@@ -15,8 +15,8 @@ from starlette.types import Scope
 from ...errors import ToolCallError, shown
 from ...wire.json_input import Members, read_fields, read_members
 from ...wire.openai import read_value
+from ..http.bodies import hides_words, odd_charset
 from ..http.headers import values_of
-from ..http.hidden_words import hides_words, odd_charset
 from .upstream.model_alias import model_of, with_model
 
 _WORD = re.compile(rb"model", re.IGNORECASE)

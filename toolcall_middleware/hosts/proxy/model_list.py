@@ -1,24 +1,25 @@
-"""The models that clients can ask for, from all upstreams, in OpenAI's form."""
+"""The models that clients can ask for, from all upstreams, in OpenAI's form; `GET /readyz`: whether these answer."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.types import Scope
+import msgspec
+from starlette.types import Scope, Send
 
 from ...errors import ToolCallError
 from ...wire.openai import read_value
 from ..http.answer import Collected, TooLongError
 from ..http.bodies import giving
+from ..http.errors import send_json
 from ..http.headers import KEYS, without_keys
 from ..http.request_record import RECORD, Record
 from ..middleware.tenants import TENANT_KEY
-from .admission import via
 from .upstream.upstream import Rename, Upstream
 
 # Seconds: how long to wait for an upstream's own list, how long it holds, and how long a failure does.
@@ -142,6 +143,7 @@ async def ask_for_models(
 
     scope: of the client's request. headers: sent in place of its own, beside its `Via`.
     """
+    hops = [pair for pair in scope["headers"] if pair[0].lower() == b"via"]
     own: Scope = {
         **scope,
         "method": "GET",
@@ -149,7 +151,7 @@ async def ask_for_models(
         "raw_path": b"/v1/models",
         "root_path": "",
         "query_string": b"",
-        "headers": [*headers, *via(scope), (b"accept-encoding", b"identity")],
+        "headers": [*headers, *hops, (b"accept-encoding", b"identity")],
         RECORD: record,
         TENANT_KEY: None,
     }
@@ -157,3 +159,56 @@ async def ask_for_models(
     with contextlib.suppress(TooLongError):
         await upstream(own, giving(b"", answer.gone), answer.send)
     return answer
+
+
+# Seconds: how long to wait for an upstream, and how long its answer holds.
+_READY_PATIENCE = 5.0
+_READY_FRESH = 5.0
+
+
+class Readiness:
+    """Answers 200 where an upstream answers, else 503: `{"status": ..., "upstreams": {name: whether it answers}}`.
+
+    Any upstream answer below 500 counts, also a refusal of the key: a client's own key may be right. An answer holds
+    for some seconds. tell: called with each upstream's name and whether it answered.
+    """
+
+    def __init__(
+        self, upstreams: Callable[[], Sequence[Upstream]], tell: Callable[[str, bool], None] | None = None
+    ) -> None:
+        self._upstreams = upstreams
+        self._tell = tell
+        self._until = 0.0
+        self._known: dict[str, bool] = {}
+        self._asking = asyncio.Lock()
+
+    async def answer(self, scope: Scope, send: Send) -> None:
+        """Answer a request for `/readyz`."""
+        known = await self._look(scope)
+        ready = any(known.values())
+        body = msgspec.json.encode({"status": "ready" if ready else "unready", "upstreams": known})
+        await send_json(send, 200 if ready else 503, body, {"cache-control": "no-store"})
+
+    async def _look(self, scope: Scope) -> dict[str, bool]:
+        async with self._asking:
+            if time.monotonic() >= self._until:
+                upstreams = self._upstreams()
+                answers = await asyncio.gather(*(_answers(upstream, scope) for upstream in upstreams))
+                names = [upstream.config.name for upstream in upstreams]
+                self._known = dict(zip(names, answers, strict=True))
+                self._until = time.monotonic() + _READY_FRESH
+                if self._tell is not None:
+                    for name, answered in self._known.items():
+                        self._tell(name, answered)
+            return self._known
+
+
+async def _answers(upstream: Upstream, scope: Scope) -> bool:
+    # None of the client's headers are sent: a client without a key may ask this.
+    record = Record(others=True)
+    try:
+        async with asyncio.timeout(_READY_PATIENCE):
+            answer = await ask_for_models(upstream, scope, [(b"host", b"localhost")], record)
+    except (TimeoutError, ToolCallError):
+        return False
+    return 0 < answer.status < 500

@@ -25,12 +25,10 @@ from ..http.headers import scope_for_body, without_keys
 from ..http.offload import offloaded
 from ..http.request_record import record_of
 from ..middleware.asgi import REFUSED
-from ..middleware.face_answer import refuse
-from ..middleware.face_models import ModelsAnswer
-from ..middleware.faces import shows_version
+from ..middleware.faces import ModelsAnswer, refuse, shows_version
 from .model_asked import Asked, asked_model
 from .model_list import Listing, with_aliases
-from .upstream.limits import BUSY, retry_after
+from .upstream.forwarder import BUSY, retry_after
 from .upstream.model_alias import AliasedAnswer
 from .upstream.upstream import Rename, Upstream, UpstreamConfig, aliases_of, in_turn
 

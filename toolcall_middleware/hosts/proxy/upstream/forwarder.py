@@ -1,7 +1,7 @@
-"""The reverse proxy: sends a request to an upstream and the answer back, both as they arrive.
+"""The reverse proxy: sends a request to an upstream, once all of it has come, and the answer back as it comes.
 
-Nothing is decoded here, and nothing collected but the unfinished event of a stream. An answer that the upstream breaks
-off never looks complete to the client.
+Nothing is decoded here, and of an answer nothing is collected but the unfinished event of a stream. An answer that the
+upstream breaks off never looks complete to the client.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import contextlib
 import logging
 import random
 import re
+import time
 from base64 import b64encode
-from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from random import Random
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -26,16 +29,23 @@ from ....wire import openai
 from ....wire.openai import read_object
 from ....wire.sse import DONE, EventReader
 from ...http.answer import PassingAnswer
-from ...http.bodies import Inflate, Upload
+from ...http.bodies import Inflate, Leaving, collect
 from ...http.client_library import httpx
 from ...http.errors import refuse_websocket, send_error, send_refusal, wants_websocket
 from ...http.headers import Headers, raw_path, request_headers, response_headers, values_of
-from ...http.leaving import Leaving
 from ...http.paths import upstream_path
 from ...http.request_record import Record, record_of
-from .client import Client, ClientGoneError, HttpxClient, Progress, Question, Reply, RequestBody, client_to
-from .connection import reason, tls_to, version_hint
-from .limits import BUSY, DEFAULT_LIMITS, LONGEST_WAIT, Limits, pause, retry_after
+from .client import (
+    Client,
+    HttpxClient,
+    Progress,
+    Question,
+    Reply,
+    client_to,
+    reason,
+    tls_to,
+    version_hint,
+)
 
 logger = logging.getLogger("toolcall_middleware.proxy")
 
@@ -50,6 +60,55 @@ _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 _BODILESS = frozenset({204, 304})
 # How a request ends of which nothing has left for the upstream.
 _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+# 529 is Anthropic's word for overloaded.
+BUSY = frozenset({429, 503, 529})
+# Seconds. Who says to come back later than this is not waited for: the client does that.
+LONGEST_WAIT = 5.0
+_FIRST_WAIT = 0.2
+_NUMBER = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an upstream may take. `connect`: seconds for a connection. `total`: seconds for a whole answer.
+
+    `connections`: that many at a time; the rest waits as for a connection. `retries`: further attempts at a request.
+    `body`: bytes of a client's body. `upload`: seconds for its next piece (see Upload). `first_byte`: seconds for the
+    beginning of a streamed answer, while another upstream can be asked.
+    """
+
+    connect: float = 10.0
+    total: float | None = None
+    connections: int | None = None
+    retries: int = 0
+    body: int | None = None
+    upload: float | None = None
+    first_byte: float | None = None
+
+
+DEFAULT_LIMITS = Limits()
+
+
+def retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
+    """The seconds that an answer's `retry-after` says, as a number or a date; None where there is none."""
+    given = next(iter(values_of(headers, b"retry-after")), None)
+    if given is None:
+        return None
+    if _NUMBER.fullmatch(given):
+        return float(given)
+    try:
+        return max(0.0, parsedate_to_datetime(given.decode("latin-1")).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def pause(attempts: int, random: Random) -> float:
+    """Seconds before the attempt after `attempts` others: doubled each time, and not the same for all who wait."""
+    return _FIRST_WAIT * 2.0 ** min(attempts, 10) * random.uniform(0.5, 1.0)
+
+
+class _ClientGoneError(Exception):
+    """The client does not wait for the answer any more."""
 
 
 class Forwarder:
@@ -67,8 +126,8 @@ class Forwarder:
     `x-forwarded-*` is sent, because such an upstream is a public service.
 
     Further attempts (`Limits.retries`) are made where no connection was had, or after a 429, 503 or 529 whose
-    `retry-after` is short; only where nothing has left for the client, the body is at hand, and no other upstream can
-    be asked (`Record.others`).
+    `retry-after` is short; only where nothing has left for the client and no other upstream can be asked
+    (`Record.others`).
 
     Upstream down, slow or talking nonsense: `upstream_error` or `upstream_timeout`. When the answer has already
     started, an event stream ends with one error event and `[DONE]`; for any other, and for all with
@@ -105,6 +164,7 @@ class Forwarder:
         self._timeouts = httpx.Timeout(timeout, connect=connect, pool=pool).as_dict()
         self._connections = limits.connections
         self._retries = limits.retries
+        self._most = limits.body
         self._upload = limits.upload
         self._first_byte = limits.first_byte
         self._random = random.Random()  # noqa: S311 - how long a pause takes is no secret
@@ -152,13 +212,12 @@ class Forwarder:
         return self._client
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        upload = Upload(self._upload)
         try:
-            first = await upload.next_piece(receive)
+            body, _ = await collect(receive, scope, limit=self._most, within=self._upload)
         except ToolCallError as error:
             await send_refusal(scope, send, error)
             return
-        if first["type"] == "http.disconnect":
+        if body is None:  # the client went away
             return
 
         async def send_to_client(message: Message) -> None:
@@ -166,14 +225,13 @@ class Forwarder:
                 await send(message)
             except OSError as error:
                 # How servers since ASGI 2.4 say that the client has gone.
-                raise ClientGoneError from error
+                raise _ClientGoneError from error
 
-        async with Leaving(receive) as leaving:
-            body = RequestBody(first, partial(upload.next_piece, receive), on_end=leaving.watch)
-            with contextlib.suppress(ClientGoneError):
+        async with Leaving(receive):
+            with contextlib.suppress(_ClientGoneError):
                 await self._exchange(scope, body, send_to_client)
 
-    async def _exchange(self, scope: Scope, body: RequestBody, send: Send) -> None:
+    async def _exchange(self, scope: Scope, body: bytes, send: Send) -> None:
         """One request and its answer. Raises ToolCallError when the answer broke off and cannot say so itself."""
         total = self._total_timeout
         deadline = None if total is None else asyncio.get_running_loop().time() + total
@@ -183,8 +241,6 @@ class Forwarder:
             await send_error(send, error)
             return
         try:
-            # An upstream that refuses a request early answers before the body has ended.
-            body.stop()
             try:
                 head = self._head(reply)
             except ToolCallError as error:
@@ -234,12 +290,12 @@ class Forwarder:
             _tell(late, record)
             raise late from None
 
-    async def _answered(self, scope: Scope, body: RequestBody) -> tuple[Reply, bytes]:
+    async def _answered(self, scope: Scope, body: bytes) -> tuple[Reply, bytes]:
         """(the upstream's answer, asked for as often as that is wise, what of its body was waited for)."""
         record = record_of(scope)
-        left = 0 if record.others or body.length is None else self._retries
+        left = 0 if record.others else self._retries
         attempts = 0
-        stale = body.length is not None
+        stale = True
         while True:
             progress = Progress()
             try:
@@ -299,7 +355,7 @@ class Forwarder:
                 raise self._fault(error, started=True) from error
             raise
 
-    def _question(self, scope: Scope, body: RequestBody, progress: Progress) -> Question:
+    def _question(self, scope: Scope, body: bytes, progress: Progress) -> Question:
         method = scope["method"]
         if method != method.upper():
             # httpx would make them upper case: a `post` would be a POST that was not checked.
@@ -315,11 +371,10 @@ class Forwarder:
                 key_header=self._key_header,
                 keep_key=self._keep_key,
                 tell_client=not self._translated,
-                length=body.length,
+                length=len(body),
             )
         except ValueError as error:
             raise ToolCallError("invalid_request", f"The request's headers are wrong: {error}.") from error
-        body.declare(dict(headers).get(b"content-length"))
         return Question(method, self._target(scope), headers, body, self._timeouts, progress)
 
     def _target(self, scope: Scope) -> bytes:

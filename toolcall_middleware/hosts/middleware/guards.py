@@ -1,4 +1,5 @@
-"""Requests that nobody here reads, while a guard is on: they pass when their body is proven to hold no tools.
+"""Requests that are not read, while a guard is on: they pass when their body is proven to hold no tools. And the app's
+own key, which is asked for before anything is refused, so that our refusals tell limits and settings to nobody else.
 
 Another API (`/v1/responses`, `/api/chat`, `/invocations`), another method or another encoding would else carry past
 the guard what it is there to stop.
@@ -6,23 +7,23 @@ the guard what it is there to stop.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
 import msgspec
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...errors import ToolCallError, shown
 from ...settings import Settings
 from ...wire.json_input import DECODE_ERRORS, read_fields, without_lone_surrogates
 from ...wire.tool_words import CARRIERS, READS_CALLS, SPEAKS_OF_TOOLS
-from ..http.bodies import Replay, cleared, collect
-from ..http.errors import log_refusal
-from ..http.headers import raw_path
-from ..http.hidden_words import hides_words, odd_charset
+from ..http.answer import Collected, TooLongError
+from ..http.bodies import Replay, cleared, collect, giving, hides_words, odd_charset
+from ..http.errors import log_refusal, send_refusal
+from ..http.headers import raw_path, values_of
 from ..http.offload import offloaded
 from ..http.paths import normal_path
-from .app_auth import refuse, refused_by_app
 
 _LIMITS = (
     "max_tools", "max_tool_name_length", "max_description_length", "max_schema_depth", "max_arguments_bytes",
@@ -251,3 +252,66 @@ def _check(pairs: list[tuple[str, Any]]) -> None:
             raise _FoundError(name)
         if name == "type" and isinstance(value, str) and SPEAKS_OF_TOOLS.search(value):
             raise _FoundError(f"type: {value}")
+
+
+_UNAUTHORIZED = 401
+_MOST = 64 * 1024
+_DEPTH = 16
+_LARGE = 64 * 1024  # bytes; less is read at once, and not worth another question
+_DIGITS = 20
+_BODILESS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+def wants_keys(app: ASGIApp) -> bool:
+    """Whether a layer of authentication stands in `app`, by the names of its layers (vLLM's, Starlette's)."""
+    at: object = app
+    for _ in range(_DEPTH):
+        if at is None:
+            return False
+        if "auth" in type(at).__name__.lower():
+            return True
+        at = getattr(at, "app", None)
+    return False
+
+
+async def _app_refusal(app: ASGIApp, scope: Scope) -> list[Message]:
+    """The app's 401 to a GET with the headers of `scope`; empty where it answers something else."""
+    dropped = {b"content-length", b"content-type", b"transfer-encoding", b"content-encoding", b"expect"}
+    headers = [pair for pair in scope["headers"] if pair[0].lower() not in dropped]
+    answer = Collected(_MOST)
+    with contextlib.suppress(TooLongError):
+        await app({**scope, "method": "GET", "headers": headers}, giving(b"", _gone), answer.send)
+    if answer.status != _UNAUTHORIZED or answer.body is None:
+        return []
+    return [answer.start, {"type": "http.response.body", "body": answer.body, "more_body": False}]
+
+
+async def _gone() -> Message:
+    return {"type": "http.disconnect"}
+
+
+async def refused_by_app(app: ASGIApp, scope: Scope, send: Send) -> bool:
+    """Whether the app does not let the client in, which is asked before a large body is read: its 401 is sent."""
+    if not wants_keys(app) or not _is_large(scope):
+        return False
+    for message in (told := await _app_refusal(app, scope)):
+        await send(message)
+    return bool(told)
+
+
+def _is_large(scope: Scope) -> bool:
+    """Whether the body is, or may be."""
+    if scope["method"] in _BODILESS:
+        return False
+    length = next(iter(values_of(scope["headers"], b"content-length")), b"")
+    return not length.isdigit() or int(length[:_DIGITS]) > _LARGE
+
+
+async def refuse(app: ASGIApp, scope: Scope, send: Send, error: ToolCallError) -> None:
+    """Answer with `error`, and log that; in the app's own words where it would not have let the client in."""
+    if wants_keys(app):
+        for message in (told := await _app_refusal(app, scope)):
+            await send(message)
+        if told:
+            return
+    await send_refusal(scope, send, error)
