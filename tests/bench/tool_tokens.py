@@ -18,7 +18,7 @@ from toolcall_middleware.formats.families.fenced_json import FencedJson
 from toolcall_middleware.formats.prompt.escaping import dump_spaced
 from toolcall_middleware.formats.prompt.tools_typescript import declared
 from toolcall_middleware.model import Tool
-from toolcall_middleware.upstream.shown_tools.forms import LIMITS, compact, find_tools, shortened
+from toolcall_middleware.upstream.tool_budget import LIMITS, compact, find_tools, shortened
 from toolcall_middleware.usage.tokenizers.base import load
 
 _CLIENTS = Path(__file__).parents[1] / "clients_data"

@@ -25,7 +25,7 @@ from toolcall_middleware.exchange import (
 from toolcall_middleware.response.answer_form import Reply
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
-from toolcall_middleware.upstream.completions.pending import PendingPrompt
+from toolcall_middleware.upstream.raw_prompt import PendingPrompt
 
 
 class Driven:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.json_schema import unevaluated
-from toolcall_middleware.json_schema.ecma import translated
+from toolcall_middleware.json_schema import rules
+from toolcall_middleware.json_schema.pattern import translated
 from toolcall_middleware.json_schema.validate_arguments import ArgumentChecker
 from toolcall_middleware.model import Tool, ToolSet
 
@@ -240,13 +240,13 @@ def test_no_schema_holds_a_check(name: str) -> None:
 
 def test_a_part_is_looked_at_once_for_what_it_speaks_of(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
-    own_properties = unevaluated._Look._own_properties
+    own_properties = rules._Look._own_properties
 
     def counted(self: Any, part: dict[str, Any], besides: str) -> None:
         looked.append(id(part))
         own_properties(self, part, besides)
 
-    monkeypatch.setattr(unevaluated._Look, "_own_properties", counted)
+    monkeypatch.setattr(rules._Look, "_own_properties", counted)
     parts: dict[str, Any] = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(6)}
     root = {
         "type": "object",

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.json_schema.ecma import translated
+from toolcall_middleware.json_schema.pattern import translated
 from toolcall_middleware.json_schema.validate_arguments import ArgumentChecker
 from toolcall_middleware.model import Tool, ToolSet
 

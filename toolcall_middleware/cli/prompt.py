@@ -13,7 +13,7 @@ from ..wire.json_input import decode, read_fields, without_lone_surrogates
 from .command import Command, UsageError, add_settings, add_style, given_settings, read_file, safe
 
 if TYPE_CHECKING:
-    from ..upstream.completions.pending import PendingPrompt
+    from ..upstream.raw_prompt import PendingPrompt
 
 _APIS = ("chat", "messages", "responses")
 

@@ -1,6 +1,6 @@
 """Calls that the middleware answers itself, taken out of what a parser reads: no client sees them.
 
-`find_tools` and `respond` are such (upstream/shown_tools). Another is a call of a client's tool whose definition the
+`find_tools` and `respond` are such (upstream/tool_budget.py). Another is a call of a client's tool whose definition the
 model has not seen, where its arguments do not fit.
 """
 

@@ -16,8 +16,7 @@ import msgspec
 from ..lru_cache import LRUCache
 from ..model import ToolSet
 from .metaschema import dialect_of
-from .rules import MAX_FAULTS, Deadline, NotChecked, Rules, TookTooLong, short
-from .unevaluated import unevaluated_rules
+from .rules import MAX_FAULTS, Deadline, NotChecked, Rules, TookTooLong, short, unevaluated_rules
 
 _MAX_VALUES = 20_000
 """JSON values in one call's arguments."""

@@ -23,7 +23,7 @@ from ..usage.meter import UsageMeter
 from ..usage.pending_count import PendingCount
 
 if TYPE_CHECKING:
-    from .completions.pending import PendingPrompt
+    from .raw_prompt import PendingPrompt
     from .tool_support import PendingProof
 
 Headers = list[tuple[bytes, bytes]]

@@ -32,13 +32,11 @@ from .constraints import answer_schema
 from .history import for_backend
 from .negotiation import Negotiation, Next
 from .prompt_format import PromptFormat, ReasoningStart
-from .shown_tools.budget import ToolBudget
-from .shown_tools.forms import FIND_TOOLS
+from .tool_budget import FIND_TOOLS, ToolBudget
 from .tool_support import ToolSupport
 
 if TYPE_CHECKING:
-    from .completions.pending import PendingPrompt
-    from .completions.raw_prompt import RawPrompt
+    from .raw_prompt import PendingPrompt, RawPrompt
 
 _log = logging.getLogger("toolcall_middleware")
 _CALL_NOW = "Call a tool now."
@@ -118,7 +116,7 @@ class SentConversation:
     def by_prompt(self, fmt: ToolFormat, answer: Mapping[str, Any] | None, *, bare: bool) -> None:
         """The backend takes none: the prompt is written, without what followed. answer: see `prompt.injected`."""
         if self._settings.send == "completions":
-            from .completions.raw_prompt import raw_prompt  # with all that reads templates
+            from .raw_prompt import raw_prompt  # with all that reads templates
 
             self.raw = raw_prompt(self._tools.shown, self._settings, fmt)
         tools, settings = self._tools, self._settings

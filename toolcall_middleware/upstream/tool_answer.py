@@ -33,7 +33,7 @@ from .attempt import Decision, ToolRequest
 from .backend_memory import BackendMemory, Fact, Topic
 
 if TYPE_CHECKING:
-    from .completions.pending import PendingPrompt
+    from .raw_prompt import PendingPrompt
 
 _log = logging.getLogger("toolcall_middleware")
 

@@ -15,7 +15,7 @@ from tests.helpers.completions_fake import CompletionsBackend
 from tests.helpers.fakes import serve
 from toolcall_middleware import SettingsError, ToolCallMiddleware
 from toolcall_middleware.observe.report import Observers, Report
-from toolcall_middleware.upstream.completions.pending import PendingPrompt
+from toolcall_middleware.upstream.raw_prompt import PendingPrompt
 
 from ...formats.template import templates
 

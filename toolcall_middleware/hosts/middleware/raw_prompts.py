@@ -9,7 +9,7 @@ import re
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...apis.completions import CompletionAnswer, wanted_logprobs
-from ...upstream.completions.pending import PendingPrompt
+from ...upstream.raw_prompt import PendingPrompt
 from ..http.answer import Answer, Reads
 from ..http.paths import normal_path
 

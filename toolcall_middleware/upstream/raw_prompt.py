@@ -11,21 +11,26 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ...errors import ToolCallError, shown
-from ...formats.base import ToolFormat
-from ...formats.prompt import escaping
-from ...formats.repeated_results import RepeatedResults
-from ...formats.template import at_hand
-from ...formats.template.prompts import TemplatePrompts
-from ...model import ToolResult
-from ...request.messages import calls_of
-from ...request.parse import ChatRequest
-from ...settings import Settings
-from ...wire import openai
-from .. import prompt
-from ..constraints import asks_llama_cpp_for_text
-from ..history import for_backend, joined, plain_content, reasoning_of
-from .pending import PendingPrompt
+from ..apis.completions import completion_body
+from ..errors import FormatError, ToolCallError, shown
+from ..formats.base import ToolFormat
+from ..formats.family import Family
+from ..formats.models import thoughts_of
+from ..formats.prompt import escaping
+from ..formats.repeated_results import RepeatedResults
+from ..formats.template import at_hand
+from ..formats.template.compare import tokens
+from ..formats.template.prompts import TemplatePrompts, Written
+from ..formats.template.render import TemplateRefusalError
+from ..model import ToolCall, ToolResult
+from ..parsing.text.reasoning import OpenedReasoning
+from ..request.messages import calls_of
+from ..request.parse import ChatRequest
+from ..settings import Settings
+from ..wire import openai
+from . import prompt
+from .constraints import asks_llama_cpp_for_text
+from .history import for_backend, joined, plain_content, reasoning_of
 
 _log = logging.getLogger("toolcall_middleware")
 _NOT_WITH_A_PROMPT = {
@@ -141,3 +146,86 @@ def _harmless(value: Any) -> Any:
         case Mapping():
             return {key: _harmless(item) for key, item in value.items()}
     return value
+
+
+class PendingPrompt:
+    """A prompt that is to be written before the backend is asked: a host runs `write` in a thread, then asks for
+    `body`. written: None before. limit: bytes of the whole answer that is to come. llama_cpp: the backend is known to
+    be its server. on_body: is told the body that the backend gets, which no action of the exchange holds.
+    """
+
+    def __init__(
+        self,
+        prompts: TemplatePrompts,
+        parts: tuple[Any, Any, Any, Any],
+        fmt: ToolFormat,
+        model: str,
+        limit: int | None,
+        *,
+        llama_cpp: bool = False,
+    ) -> None:
+        self._prompts = prompts
+        self._parts = parts
+        self._format = fmt
+        self._model = model
+        self._llama_cpp = llama_cpp
+        self.limit = limit
+        self.written: Written | None = None
+        self.on_body: Callable[[bytes], object] | None = None
+
+    def write(self) -> None:
+        """Takes milliseconds. Raises ToolCallError."""
+        try:
+            self.written = self._prompts.write(*self._parts)
+        except TemplateRefusalError as refusal:
+            message = f"The model's chat template refuses these messages: {refusal}"
+            raise ToolCallError("invalid_request", message, param="messages") from None
+        except FormatError as error:
+            raise ToolCallError("upstream_error", f"The prompt cannot be written: {error}") from None
+
+    @property
+    def text(self) -> str:
+        """The prompt."""
+        return "" if self.written is None else self.written.text
+
+    def body(self, body: bytes) -> bytes:
+        """The text completion's body for the chat completion's."""
+        stop = () if self.written is None else self.written.ends
+        preserved = preserved_tokens(self._format, self._model)
+        asked = completion_body(body, self.text, stop=stop, preserved=preserved, llama_cpp=self._llama_cpp)
+        if self.on_body is not None:
+            self.on_body(asked)
+        return asked
+
+    @property
+    def opened(self) -> OpenedReasoning | None:
+        """The thought that the prompt's end opens."""
+        if self.written is None or self.written.opened is None:
+            return None
+        opening, closing = self.written.opened
+        known = thoughts_of(self._format, self._model).tags
+        return known if known.opening.strip() == opening.strip() else OpenedReasoning(opening, closing)
+
+
+_CALLS = [ToolCall("f", '{"a": "b"}', "call_000000001"), ToolCall("f", '{"a": 1}', "call_000000002")]
+_MOST = 64
+"""Tokens that are named: each is looked up in the vocabulary."""
+
+
+def preserved_tokens(fmt: ToolFormat, model: str) -> list[str]:
+    """The markers of a format's calls, turns and thoughts, which are special tokens of the model and are to be text.
+
+    llama.cpp's text completions drop all that `preserved_tokens` do not name (its server's `params_from_json_cmpl`),
+    where vLLM and SGLang take `skip_special_tokens: false`. What is no single token of the model is ignored there.
+    """
+    tags = thoughts_of(fmt, model).tags
+    family = fmt if isinstance(fmt, Family) else getattr(fmt, "prompt", None)
+    markers = [*tokens(fmt.render_calls(_CALLS)), tags.opening, tags.close]
+    if isinstance(family, Family):
+        markup = family.markup
+        markers += [tag for pair in markup.reasoning for tag in pair]
+        markers += [*markup.noise, *markup.stops]  # what ends a turn ends the answer, and is no text
+        markers += [opener.marker for opener in family.auto_openers]
+    # A marker may be a token and a word behind it (`<|channel>thought`).
+    found = dict.fromkeys(token for marker in markers for token in tokens(marker) or [marker.strip()])
+    return [token for token in found if token][:_MOST]

@@ -1,0 +1,450 @@
+"""What the model is shown of a request's tools, over all attempts: the settings `tools_budget` and `choose`.
+
+Within a budget of tokens tools are shown in one of four forms, in this order: all of it; schemas without what a prompt
+does not need; descriptions shortened at the end of a sentence; the last tools by name and one line each, in the
+description of `find_tools`. The form depends on the tools and the budget alone, so that the front of the prompt keeps
+its bytes from turn to turn. The definitions of deferred tools that are found, called or named follow in the
+conversation, and stay there.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from ..formats.base import ToolFormat
+from ..formats.inner_calls import Asked, InnerTools
+from ..formats.prompt.escaping import as_data, describe, dump
+from ..json_schema.compact import shortest_schema
+from ..json_schema.validate_arguments import UNCHECKED, checker_for
+from ..json_schema.walk import changed
+from ..lru_cache import LRUCache
+from ..model import ChoiceMode, Tool, ToolCall, ToolResult, ToolSet
+from ..parsing.values.coercion import Coercion, needs_coercion
+from ..request.messages import calls_of
+from ..request.parse import ChatRequest
+from ..settings import Settings
+from ..usage.tokenizers.base import APPROXIMATE, load
+from ..wire import openai
+from ..wire.openai import new_call_id
+from .backend_memory import BackendMemory
+from .constraints import answer_schema
+from .tool_support import WINDOW
+
+MAX_SEARCHES = 3
+"""Answers of `find_tools` in one exchange."""
+RESPOND = Tool(
+    "respond",
+    "Answer in words. Call this where no other tool fits.",
+    {
+        "type": "object",
+        "properties": {"text": {"type": "string", "description": "The whole answer."}},
+        "required": ["text"],
+        "additionalProperties": False,
+    },
+)
+_SHARE = 3
+"""Of the window one part in so many is for the tools (`auto`)."""
+
+
+Render = Callable[[Sequence[Tool]], str]
+"""Writes tools."""
+
+
+class ToolBudget:
+    """The tools of one request within its budget, over all attempts."""
+
+    def __init__(self, chat: ChatRequest, settings: Settings, memory: BackendMemory) -> None:
+        self._chat = chat
+        self._settings = settings
+        self._memory = memory
+        self._tools = ShownTools(chat.tools.tools)
+        self._defined: dict[str, Tool] = {}  # deferred tools whose definitions the model has
+        self._searches = 0
+        self._said = ""  # the text with which a whole answer began
+        self._native = False
+        self.block: ToolFormat | None = None
+        """What writes the tools in the prompt, where the format does not."""
+        self.chooses = False
+        """The answer is to be a call: of a tool, or of `respond`."""
+        self._read = self._shown = chat
+
+    @property
+    def form(self) -> str:
+        """In which form the tools are shown."""
+        return self._tools.form
+
+    @property
+    def note(self) -> str:
+        """What `x-toolcall` says of deferred tools."""
+        if not self._tools.deferred:
+            return ""
+        hidden = len(self._tools.deferred) - len(self._defined)
+        return f"; tools_shown={len(self._chat.tools) - hidden}; tools_deferred={hidden}"
+
+    @property
+    def inner(self) -> InnerTools | None:
+        """The calls that the client is not to see."""
+        if not (self._tools.deferred or self.chooses):
+            return None
+        answers = self._searches < MAX_SEARCHES
+        unshown = self._tools.deferred.keys() - self._defined.keys() - self._chat.custom
+        return InnerTools(
+            find=FIND_TOOLS if self._tools.deferred else "",
+            respond=RESPOND.name if self.chooses else "",
+            answers=answers,
+            unshown=unshown if answers else (),
+            faults=self._faults,
+            before=self._said,
+        )
+
+    def _faults(self, name: str, arguments: str) -> list[str]:
+        """What is wrong with a call's arguments, once they have the types of its schema."""
+        schema = self._chat.tools.by_name[name].parameters
+        if self._settings.coerce_arguments and needs_coercion(schema):
+            coercion = Coercion(schema)
+            arguments = coercion.feed(arguments) + coercion.finish()
+        faults = checker_for(self._chat.tools_raw, self._chat.tools).faults(name, arguments)
+        return [fault for fault in faults if fault not in UNCHECKED]
+
+    def by_prompt(self, fmt: ToolFormat) -> None:
+        """The tools go into the prompt, written in this format."""
+        brief: ToolFormat = getattr(fmt, "brief", None) or fmt
+        full, render = (functools.partial(one.render_tools, parallel=True) for one in (fmt, brief))
+        self._show(full, render, (fmt.render_tools, self._chat.tools_raw))
+        self.block = None if self._tools.form == "full" else brief
+        self._native = False
+        places = self._mentions()
+        self._shown = replace(self._shown, messages=with_definitions(self._chat.messages, places))
+        self.chooses = self._may_choose()
+
+    @property
+    def read(self) -> ChatRequest:
+        """The request as its answer is read: the tools of the middleware are beside the client's."""
+        read = self._read
+        return replace(read, tools=_more(read.tools), listed=_more(read.listed)) if self.chooses else read
+
+    @property
+    def held(self) -> ChatRequest:
+        """The request as the answer is held to it, and as the model is asked."""
+        read = self.read
+        return replace(read, choice=replace(read.choice, mode=ChoiceMode.REQUIRED)) if self.chooses else read
+
+    @property
+    def shown(self) -> ChatRequest:
+        """The request as the model gets it: the tools in the front of the prompt, and the messages with the definitions
+        of others.
+        """
+        shown = self._shown
+        raw = shown.tools_raw + b"\0respond"
+        return replace(shown, tools=_more(shown.tools), tools_raw=raw) if self.chooses else shown
+
+    def _may_choose(self) -> bool:
+        """Whether the answer can be constrained to a call where none must come."""
+        chat, settings = self._chat, self._settings
+        free = chat.choice.mode is ChoiceMode.AUTO and chat.choice.allowed is None
+        own = RESPOND.name in chat.listed.by_name or answer_schema(chat) is not None
+        return settings.choose and settings.constrain != "off" and free and not own
+
+    def natively(self) -> None:
+        """The tools go to the backend as tools. Those that the conversation mentions follow the others."""
+        self._show(_as_json, _as_json, self._chat.tools_raw)
+        self._mentions()
+        self._native, self.chooses = True, False
+        self._append_defined()
+
+    def _show(self, full: Render, render: Render, key: Any) -> None:
+        chat = self._chat
+        self._read = self._shown = chat
+        budget = _budget(self._settings, self._memory.recall(chat.model, WINDOW)) if chat.offers_tools else None
+        if budget is None:
+            return
+        # `upstream` has no tokenizer here.
+        setting = self._settings.tokenizer
+        count = (APPROXIMATE if setting == "upstream" else load(setting)).count_again
+        tools = chat.tools.tools
+
+        def in_full(some: Sequence[Tool]) -> int:
+            return count(full(some))
+
+        def measure(some: Sequence[Tool]) -> int:
+            return count(render(some))
+
+        key = (key, tuple(chat.tools.by_name), setting)
+        may_defer = chat.n == 1 and FIND_TOOLS not in chat.listed.by_name
+        shown = self._tools = shown_tools(tools, budget, measure, in_full, key, may_defer=may_defer)
+        if shown.form != "full":
+            raw = b"%s\0%d" % (chat.tools_raw, budget)
+            self._shown = replace(chat, tools=ToolSet.of(shown.front), tools_raw=raw)
+        if shown.deferred:
+            find = shown.front[-1]
+            listed = ToolSet.of([*chat.listed.tools, find])
+            self._read = replace(chat, tools=ToolSet.of([*tools, find]), listed=listed)
+
+    def _mentions(self) -> dict[int, list[Tool]]:
+        choice = self._chat.choice
+        wanted = choice.allowed or ({choice.name} if choice.name else frozenset())
+        deferred = self._tools.deferred
+        places = mentions(self._chat.messages, deferred, wanted) if deferred else {}
+        self._defined = {tool.name: tool for tools in places.values() for tool in tools}
+        return places
+
+    def _append_defined(self) -> None:
+        if self._native and self._defined:
+            self._shown = replace(self._shown, tools=ToolSet.of([*self._tools.front, *self._defined.values()]))
+
+    def answer(self, asked: Asked, left: str, fmt: ToolFormat) -> tuple[list[Message], list[Message]]:
+        """The call that the middleware answers, and its result: as text in this format, and as tool messages.
+
+        left: the text of a whole answer that ended in the call. The client gets it before the rest.
+        """
+        self._said = left
+        # Half of a surrogate pair cannot be sent back.
+        said, arguments = (part.encode("utf-8", "replace").decode() for part in (asked.said, asked.arguments))
+        text = self._result(asked)
+        call = ToolCall(asked.name, arguments, new_call_id())
+        result = ToolResult(call.name, text, call.id)
+        written = said + fmt.render_calls([call])
+        function = {"name": call.name, "arguments": call.arguments}
+        calls = [{"id": call.id, "type": "function", "function": function}]
+        return (
+            [{"role": "assistant", "content": written}, {"role": "user", "content": fmt.render_results([result])}],
+            [
+                {"role": "assistant", "content": said or None, "tool_calls": calls},
+                {"role": "tool", "tool_call_id": call.id, "content": text},
+            ],
+        )
+
+    def _result(self, asked: Asked) -> str:
+        self._searches += 1
+        deferred = self._tools.deferred
+        if asked.faults:
+            tools = [deferred[asked.name]]
+        else:
+            value = openai.read_value(asked.arguments.encode("utf-8", "replace"))
+            query = value.get("query") if isinstance(value, dict) else None
+            tools = found(query if isinstance(query, str) else asked.arguments, deferred)
+        self._defined.update({tool.name: tool for tool in tools})
+        self._append_defined()
+        if asked.faults:
+            return f"The arguments do not fit: {asked.faults}. The definition:\n{definitions(tools)}\nCall it again."
+        if not tools:
+            return "No tool fits. Call one that you know, search with other words, or answer in words."
+        return f"{definitions(tools)}\nCall the one that fits."
+
+
+def _more(tools: ToolSet) -> ToolSet:
+    return ToolSet.of([*tools.tools, RESPOND])
+
+
+def _budget(settings: Settings, window: int | None) -> int | None:
+    """How many tokens the tools may take."""
+    budget = settings.tools_budget
+    if budget == "auto":
+        return window // _SHARE if window else None
+    return budget if isinstance(budget, int) else None
+
+
+def _as_json(tools: Sequence[Tool]) -> str:
+    return msgspec.json.encode([describe(tool) for tool in tools]).decode()
+
+
+FIND_TOOLS = "find_tools"
+LIMITS = (600, 300, 150, 80)
+"""Characters of a description, in the order in which they are tried."""
+_LONGEST_LINE = 80  # characters of a deferred tool's description
+_SENTENCE_END = re.compile(r"[.!?。！？](?=\s|$)|\n")
+_SEARCH = (
+    "Get the definitions of more tools. Call this before one of the tools below, with what you want to do or with the "
+    "tool's name. The tools:\n"
+)
+_QUERY = {
+    "type": "object",
+    "properties": {"query": {"type": "string", "description": "What the tool is to do, or its name."}},
+    "required": ["query"],
+}
+Measure = Callable[[Sequence[Tool]], int]
+"""How many tokens tools take in the prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTools:
+    """What the model is shown of a request's tools."""
+
+    front: tuple[Tool, ...]
+    """The tools in the front of the prompt, in the form in which they are shown."""
+    form: str = "full"
+    """`full`, `compact`, `short` or `deferred`."""
+    deferred: Mapping[str, Tool] = field(default_factory=dict)
+    """The tools that `find_tools` finds, by name, with descriptions of the first of `LIMITS`."""
+
+
+def compact(tools: Iterable[Tool]) -> list[Tool]:
+    """The tools with schemas that hold what a prompt needs."""
+    return [replace(tool, parameters=shortest_schema(tool.parameters)) for tool in tools]
+
+
+def shortened(tools: Iterable[Tool], limit: int) -> list[Tool]:
+    """The same with descriptions of at most `limit` characters, of parameters too."""
+
+    def shorter(node: dict[str, Any]) -> dict[str, Any]:
+        text = node.get("description")
+        return {**node, "description": first_sentences(text, limit)} if isinstance(text, str) else dict(node)
+
+    return [
+        replace(
+            tool, description=first_sentences(tool.description, limit), parameters=changed(tool.parameters, shorter)
+        )
+        for tool in compact(tools)
+    ]
+
+
+def first_sentences(text: str, limit: int) -> str:
+    """The first sentences of `text`, at most `limit` characters; where the first is longer, its first words."""
+    if len(text) <= limit:
+        return text
+    ends = [match.end() for match in _SENTENCE_END.finditer(text, 0, limit)]
+    if ends and (kept := text[: ends[-1]].rstrip()):
+        return kept
+    return f"{text[: limit - 1].rpartition(' ')[0] or text[: limit - 1]}…"
+
+
+def shown_tools(
+    tools: Sequence[Tool], budget: int, measure: Measure, in_full: Measure, key: Any, *, may_defer: bool
+) -> ShownTools:
+    """What is shown of `tools` within `budget` tokens. in_full: measures those that are shown in full. key: tells the
+    tools and the measures from others.
+    """
+    key = key, budget, may_defer
+    shown = _SHOWN.get(key)
+    if shown is None:
+        fits = in_full([tool for tool in tools if not tool.loaded]) <= budget
+        shown = ShownTools(tuple(tools)) if fits else _within(tools, budget, measure, may_defer=may_defer)
+        _SHOWN.put(key, shown, size=len(tools))
+    return shown
+
+
+_SHOWN: LRUCache[Any, ShownTools] = LRUCache(max_entries=64, max_size=1 << 13)
+"""By the tools they are made of; their size is the number of these."""
+
+
+def _within(tools: Sequence[Tool], budget: int, measure: Measure, *, may_defer: bool) -> ShownTools:
+    counted = [tool for tool in tools if not tool.loaded]
+    if measure(compact(counted)) <= budget:
+        return ShownTools(tuple(compact(tools)), "compact")
+    for limit in LIMITS:
+        if measure(shortened(counted, limit)) <= budget:
+            return ShownTools(tuple(shortened(tools, limit)), "short")
+    shortest = shortened(tools, LIMITS[-1])
+    if not may_defer:
+        return ShownTools(tuple(shortest), "short")
+    return _deferring(tools, shortest, budget, measure)
+
+
+def _deferring(tools: Sequence[Tool], shortest: Sequence[Tool], budget: int, measure: Measure) -> ShownTools:
+    """The first tools that fit are shown, the others deferred: agents send their own tools before those of servers."""
+    left = budget - measure([find_tools(tools)])
+    nothing, no_line = measure([]), measure([find_tools([])])
+    front: list[Tool] = []
+    deferred: dict[str, Tool] = {}
+    for tool, short, longer in zip(tools, shortest, shortened(tools, LIMITS[0]), strict=True):
+        line = measure([find_tools([tool])]) - no_line
+        cost = measure([short]) - nothing - line
+        if tool.loaded or (cost <= left and not deferred):
+            front.append(short)
+            left -= 0 if tool.loaded else cost
+        else:
+            deferred[tool.name] = longer
+    return ShownTools((*front, find_tools(deferred.values())), "deferred", deferred)
+
+
+def find_tools(tools: Iterable[Tool]) -> Tool:
+    """The function that finds these tools."""
+    lines = (f"- {tool.name}: {first_sentences(tool.description, _LONGEST_LINE)}" for tool in tools)
+    return Tool(FIND_TOOLS, _SEARCH + "\n".join(line.replace("\n", " ") for line in lines), _QUERY)
+
+
+_MOST_FOUND = 5
+_LONGEST_QUERY = 400  # characters
+_MOST_WORDS = 32
+_WORD = re.compile(r"\w+")
+_NAME = re.compile(r"[^\s\"'`{}<>(),;]+")
+Message = dict[str, Any]
+
+
+def found(query: str, deferred: Mapping[str, Tool]) -> list[Tool]:
+    """The deferred tools that fit a query best: those that it names, else those that share most of its words."""
+    query = query[:_LONGEST_QUERY]
+    if named := [deferred[name] for name in dict.fromkeys(_NAME.findall(query)) if name in deferred]:
+        return named[:_MOST_FOUND]
+    spelled = _WORD.findall(query.lower().replace("_", " "))
+    words = {word.rstrip("s") or word for word in spelled[:_MOST_WORDS]}
+    scores = {name: _score(tool, words) for name, tool in deferred.items()}
+    best = sorted((name for name in scores if scores[name]), key=lambda name: -scores[name])
+    return [deferred[name] for name in best[:_MOST_FOUND]]
+
+
+def _score(tool: Tool, words: Collection[str]) -> int:
+    """A word in the name counts three times, one in the description or a parameter's name once."""
+    name = tool.name.lower()
+    properties = tool.parameters.get("properties")
+    about = " ".join([tool.description.lower(), *(properties if isinstance(properties, dict) else ())])
+    return sum(3 * (word in name) + (word in about) for word in words if len(word) > 1)
+
+
+def definitions(tools: Iterable[Tool]) -> str:
+    """The definitions as text for the conversation, a line of JSON each."""
+    return "\n".join(as_data(dump(describe(tool))) for tool in tools)
+
+
+def mentions(
+    messages: Sequence[Message], deferred: Mapping[str, Tool], wanted: Collection[str] = ()
+) -> dict[int, list[Tool]]:
+    """The deferred tools that the conversation calls or the user names, each once: by the index of the message that
+    their definitions precede. It depends on nothing that comes later, so the prompt's beginning keeps its bytes.
+
+    wanted: those that `tool_choice` names; their definitions come last.
+    """
+    left = dict(deferred)
+    places: dict[int, list[Tool]] = {}
+    pending: list[Tool] = []
+    for at, message in enumerate(messages):
+        role = message["role"]
+        if pending and role != "tool":
+            places[at], pending = pending, []
+        names: Iterable[str] = ()
+        if role == "assistant":
+            names = [call["function"]["name"] for call in calls_of(message)]
+        elif role == "user":
+            names = _NAME.findall(_text(message.get("content")))
+        pending += [tool for name in names if (tool := left.pop(name.rstrip(".:!?"), None)) is not None]
+    pending += [left[name] for name in deferred if name in wanted and name in left]
+    if pending:
+        places[len(messages)] = pending
+    return places
+
+
+def with_definitions(messages: Sequence[dict[str, Any]], places: Mapping[int, Sequence[Tool]]) -> list[dict[str, Any]]:
+    """The messages with the definitions at their places, each a message of the user's."""
+    out: list[dict[str, Any]] = []
+    for at in range(len(messages) + 1):
+        if at in places:
+            out.append({"role": "user", "content": announced(places[at])})
+        out += messages[at : at + 1]
+    return out
+
+
+def announced(tools: Iterable[Tool]) -> str:
+    """The definitions, with a word of what they are."""
+    return f"These tools can be called too:\n{definitions(tools)}"
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
