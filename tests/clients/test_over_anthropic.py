@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.helpers.anthropic_fake import AnthropicFace
 from tests.helpers.fakes import Script, TextBackend
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
 from toolcall_middleware.hosts.proxy.upstream.providers import Translator
 
-from .anthropic_face import AnthropicFace
 from .common import matrix_of
 from .conftest import Gateway, Stage
 

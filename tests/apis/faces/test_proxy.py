@@ -14,7 +14,7 @@ import httpx
 import openai
 import pytest
 
-from tests.clients.anthropic_face import AnthropicFace
+from tests.helpers.anthropic_fake import AnthropicFace
 from tests.helpers.fakes import Refusal, TextBackend, obedient_model, serve
 from toolcall_middleware import Settings, ToolCallMiddleware, create_proxy
 from toolcall_middleware.hosts.proxy.router import Router

@@ -14,11 +14,11 @@ import httpx
 import openai
 import pytest
 
+from tests.helpers.anthropic_fake import KEY, AnthropicUpstream, Break, Failure
 from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware import create_proxy
 
 from ...apis.messages import anthropic_api as api
-from .anthropic_upstream import KEY, AnthropicUpstream, Break, Failure
 from .proxy_servers import PATIENCE, serving
 
 MODEL = "claude-sonnet-4-5"
