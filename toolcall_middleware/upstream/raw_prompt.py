@@ -19,7 +19,7 @@ from ..formats.models import thoughts_of
 from ..formats.prompt import escaping
 from ..formats.repeated_results import RepeatedResults
 from ..formats.template import at_hand
-from ..formats.template.compare import tokens
+from ..formats.template.layout import tokens
 from ..formats.template.prompts import TemplatePrompts, Written
 from ..formats.template.render import TemplateRefusalError
 from ..model import ToolCall, ToolResult

@@ -116,6 +116,15 @@ def test_no_result_can_hold_the_templates_markers(found: dict[str, Derived]) -> 
 
 
 @pytest.mark.slow
+def test_a_tag_with_attributes_is_a_marker_where_only_the_bare_tag_is_known() -> None:
+    markup.add(markup.Markup(tags=("acme_call>",)))
+    family = derived(templates.TAGS).family
+    assert family is not None
+    markup.add(family.markup)
+    assert "<acme_call name=" not in escaping.neutralise('<acme_call name="f">')
+
+
+@pytest.mark.slow
 def test_a_template_that_writes_as_a_family_has_its_reader() -> None:
     one = derived(templates.HERMES)
     assert (one.like, one.confidence) == ("hermes", "certain")
@@ -171,6 +180,22 @@ def _with_between(form: str, between: str) -> ChatTemplate:
     source = templates.READ[form]
     assert end in source
     return ChatTemplate(source.replace(end, f"{{{{ {between!r} if not loop.last }}}}{end}"))
+
+
+@pytest.mark.slow
+def test_names_that_are_only_in_the_ids_of_calls_are_found() -> None:
+    """Kimi K2's checkpoints have such a template."""
+    one = derived(templates.NAMED.replace("call.function.name", "call.id"))
+    assert one.family is not None, one.why
+    assert one.family.render_calls(CALLS[:1]).startswith("<|acme:call|>functions.look_up:0<|acme:args|>")
+
+
+@pytest.mark.slow
+def test_a_template_that_repeats_what_is_looked_for_ends() -> None:
+    """A search that begins again at each of these takes hours."""
+    words = "gqcity Mqparis hqdays days 7 { "
+    one = derived(templates.TAGS.replace("<acme_call name=", f"{{{{ '{words}' * 5000 }}}}<acme_call name="))
+    assert "cannot be told" in one.why
 
 
 @pytest.mark.slow

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...model import ToolCall
 from ...parsing.text.grammar import Opener
 from .. import markup, reading
 from ..family import Family
@@ -16,18 +14,18 @@ from ..markup import Escape, Markup
 from ..prompt import escaping
 from ..prompt.tool_results import between_tags, named
 from ..syntax.round_trip import Rendered, reads
-from . import element_syntax, json_syntax, probes, tools, turns
-from .compare import tokens
-from .json_syntax import Syntax
+from . import probes, shapes, tools, turns
+from .layout import tokens
 from .probes import PLAIN, UNLIKELY, as_call, context, said
 from .render import ChatTemplate
+from .shapes import Syntax
 from .turns import Turns
 
 NAME = "template"
 _ASKED = said(probes.USER)
 _MAX_END = 64
 _ODD = re.compile(r"[^\w\s]")
-_TAG_NAME = re.compile(r"</?([A-Za-z_][\w:.-]{2,64})")
+_TAG_NAME = re.compile(r"</?([A-Za-z_][\w:.-]{2,64})([\s>=/]?)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -139,31 +137,24 @@ class _Renderings:
     """Turns with calls as the template renders them, without the turn's own markers."""
 
     def __init__(self, template: ChatTemplate, found: Turns) -> None:
-        name, other = probes.NAMES
-        dialect, begin, end = found.dialect, found.begin, found.end
-        single = [as_call("look_up", arguments) for arguments in (*PLAIN, *UNLIKELY)]
-        several = [as_call(name, probes.SAMPLE), as_call(other, {"days": 7})]
-        asked: list[tuple[tuple[ToolCall, ...], str]] = [((call,), "") for call in single]
-        asked.append(((single[0],), probes.CONTENT))
+        single = [("look_up", arguments) for arguments in (*PLAIN, *UNLIKELY)]
+        asked = [([call], "") for call in single]
+        asked.append((single[:1], probes.CONTENT))
         if found.layout.between is not None:
-            asked.append((tuple(several), ""))
-        contexts = []
-        for calls, content in asked:
-            pairs = [(call.name, _object(call)) for call in calls]
-            more = {"content": content} if content else {}
-            contexts.append(context([_ASKED, dialect.calls(pairs, **more)]))
+            asked.append(([(probes.NAMES[0], probes.SAMPLE), (probes.NAMES[1], {"days": 7})], ""))
+        contexts = [
+            context([_ASKED, found.dialect.calls(calls, **({"content": content} if content else {}))])
+            for calls, content in asked
+        ]
         self.plain: list[Rendered] = []
         self.unlikely: list[Rendered] = []
         self.beside: list[Rendered] = []  # text and a call; not all templates have both in one turn
-        for number, ((calls, content), text) in enumerate(zip(asked, template.render(contexts), strict=True)):
-            inner = _call_text(text, begin, end, found)
-            if inner is None or calls[0].name not in inner:
-                continue
-            turn = Rendered(inner, calls, content)
-            if content:
-                self.beside.append(turn)
-            else:
-                (self.unlikely if len(PLAIN) <= number < len(single) else self.plain).append(turn)
+        for (calls, content), text in zip(asked, template.render(contexts), strict=True):
+            inner = found.calls_of(text)
+            if inner is not None and calls[0][0] in inner:
+                turn = Rendered(inner, tuple(as_call(*call) for call in calls), content)
+                group = self.beside if content else self.unlikely if calls[0][1] in UNLIKELY else self.plain
+                group.append(turn)
 
     def of(self, arguments: dict[str, Any]) -> str | None:
         """The turn with one call with these arguments."""
@@ -172,35 +163,9 @@ class _Renderings:
         return next((turn.text for turn in turns_found), None)
 
 
-def _object(call: ToolCall) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(call.arguments)
-    return value
-
-
-def _call_text(text: str | None, begin: str, end: str, found: Turns) -> str | None:
-    """What the model writes of a rendered turn."""
-    if text is None or probes.USER not in text:
-        return None
-    inner = text[text.index(probes.USER) + len(probes.USER) :]
-    inner = inner.removeprefix(begin)
-    if end and inner.endswith(end):
-        inner = inner[: -len(end)]
-    inner = inner.strip()
-    # The tags of a thought that is empty, or that the prompt opens, are no part of the calls.
-    thought = [tag for pair in (*markup.gathered().reasoning, found.reasoning or ()) for tag in pair]
-    while tags := [tag for tag in thought if inner.startswith(tag)]:
-        inner = inner[len(max(tags, key=len)) :].lstrip()
-    marks_known = (*found.ends, *found.stops, *markup.gathered().ends, *tokens(begin))
-    while marks := [mark for mark in marks_known if mark and inner.endswith(mark)]:
-        inner = inner[: -len(max(marks, key=len))].rstrip()
-    return inner
-
-
 def _candidates(found: Turns, rendered: _Renderings, *, adopt: bool) -> Iterator[tuple[Syntax, str | None]]:
     """Ways to read and write the calls, best first."""
-    own = json_syntax.of_layout(found.layout) if found.layout.json else None
-    if own is None:
-        own = element_syntax.of_layout(found.layout, rendered.of)
+    own = shapes.of_layout(found.layout, rendered.of)
     # A form that no model is known by (the loose dialects) says nothing of a template.
     known = [family for family in markup.families() if isinstance(family, Family) and _has_models(family)]
     known = known if adopt else []
@@ -271,7 +236,7 @@ def _family(found: Turns, syntax: Syntax, like: str | None, block: tools.ToolBlo
 def _special(found: Turns) -> bool:
     """Whether the markers look like special tokens, which a backend leaves out unless told otherwise."""
     first = tokens(found.layout.opening + found.layout.before)[:1]
-    return bool(first) and json_syntax.is_special(first[0])
+    return bool(first) and shapes.is_special(first[0])
 
 
 def _markup(found: Turns) -> Markup:
@@ -283,8 +248,9 @@ def _markup(found: Turns) -> Markup:
     escapes: list[Escape] = []
     # Tags with an attribute are no whole marks.
     whole = "".join((layout.opening, layout.call, layout.region, layout.closing, *marks))
-    names = dict.fromkeys(_TAG_NAME.findall(whole))
-    tags = [f"/?{re.escape(name)}[\\s>=/]" for name in names if not escaping.has_markup(f"<{name}>")]
+    begun = dict.fromkeys(_TAG_NAME.findall(whole))
+    names = [name for name, end in begun if not escaping.has_markup(f"<{name}{end or '>'}")]
+    tags = [f"/?{re.escape(name)}[\\s>=/]" for name in names]
     for mark in dict.fromkeys(marks):
         if escaping.has_markup(mark) or len(mark) < 3 or _TAG_NAME.match(mark):
             continue

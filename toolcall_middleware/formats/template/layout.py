@@ -1,41 +1,41 @@
-"""Where a turn's calls stand: what is around all of them, around each, between two, and where name, arguments and id
-stand in one. Found by taking a turn with one call and a turn with two apart.
+"""Where a turn's calls are: what is around all of them, around each, between two, and where name, arguments and id are
+in one. Found by taking a turn with one call and a turn with two apart.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from .compare import common_end, common_start
-
-NAME, ARGUMENTS, ID, NUMBER = "\ue0f1", "\ue0f2", "\ue0f3", "\ue0f4"
-"""What stands for the parts of a call in a layout."""
-_PARTS = re.compile(f"([{NAME}{ARGUMENTS}{ID}])")
+NAME, ARGUMENTS, ID, NUMBER = "{name}", "{arguments}", "{id}", "{number}"
+"""The holes of a layout, as the shapes of calls have them."""
+_PARTS = re.compile(r"(\{(?:name|arguments|id)\})")
 _COUNT = r"(?<!\d)\d{1,9}(?!\d)"  # Python reads no integer of 4,301 digits, and no call has such a number
-_MAX_TRIED = 64  # braces at which the arguments may begin
+_MARKER = re.compile(r"<[^<>\s][^<>\n]{0,80}>?|\[/?[A-Z][A-Z_]{1,40}\]?|[\w▁]+")
+_TOKEN = re.compile(r"<[｜|/]?[^<>\n]{1,100}>|\[/?[A-Z][A-Z_]{1,40}\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """A turn: `opening call between call closing`."""
 
-    opening: str
+    opening: str = ""
     call: str
-    """One call, with a character for its name, its arguments, its id and its number."""
-    between: str | None
+    """One call, with a hole for its name, its arguments, its id and its number."""
+    between: str | None = None
     """Between two calls; None: a turn has one at most."""
-    closing: str
+    closing: str = ""
     first: int = 0
     """The first call's number."""
-    json: bool
-    """The arguments stand as one JSON object."""
     region: str
-    """The first call's arguments as they stand."""
+    """The first call's arguments as they are written."""
+
+    @property
+    def json(self) -> bool:
+        """The arguments are one JSON object."""
+        return self.region.startswith("{")
 
     @property
     def before(self) -> str:
@@ -63,141 +63,121 @@ class Written:
     """A call as it was asked for."""
 
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, str]
     id: str
 
 
-def find(one: str, two: str | None, calls: Sequence[Written]) -> Layout | None:
-    """The layout of turns of which `one` holds the first of `calls`, and `two` both. None: no call is to be seen."""
-    first = _marked(one, calls[:1])
+def find(one: str, two: str, calls: Sequence[Written]) -> Layout | None:
+    """The layout of turns of which `one` holds the first of `calls`, and `two` both. None: no call is found."""
+    first = _with_holes(one, calls[:1])
     if first is None:
         return None
+    region = one[slice(*(_arguments_at(one, calls[0].arguments) or (0, 0)))]
     pieces = _PARTS.split(first)
-    parts = len(pieces) // 2
-    before, after = pieces[0], pieces[-1]
-    is_json = _json_at(one, calls[0].arguments) is not None
-    begin, end = _json_at(one, calls[0].arguments) or _elements_at(one, calls[0].arguments) or (0, 0)
-    region = one[begin:end]
-    both = None if two is None else _marked(two, calls)
-    others = [] if both is None else _PARTS.split(both)
-    if len(others) != 4 * parts + 1 or others[1::2] != pieces[1::2] * 2:
-        return Layout(opening="", call=first, between=None, closing="", json=is_json, region=region)
-    inner, inner_two = others[2 : 2 * parts : 2], others[2 * parts + 2 : 4 * parts : 2]
-    middle = others[2 * parts]
-    numbers: list[int] = []
-    for place, (a, b) in enumerate(zip(inner, inner_two, strict=True)):
-        if a != b:
-            counted = _counted(a, b)
-            if counted is None:
-                return None
-            inner[place], number = counted
-            numbers.append(number)
+    both = _PARTS.split(_with_holes(two, calls) or "")
+    if both[1::2] != pieces[1::2] * 2:
+        return Layout(call=first, region=region)
+    last = len(pieces) - 1
+    before, middle, after = pieces[0], both[last], pieces[last]
+    inner = [_counted(a, b) for a, b in zip(both[2:last:2], both[last + 2 : -1 : 2], strict=True)]
+    if not all(inner):
+        return None
+    texts = [text for text, _ in filter(None, inner)]
+    numbers = [number for _, number in filter(None, inner) if number is not None]
     close = common_start(middle, after)
-    rest = middle[len(close) :]
-    opening, between, call = _begin(before, rest, numbers)
-    for place, part in enumerate(pieces[1::2]):
-        call += part + (inner[place] if place < len(inner) else close)
+    between = middle.removeprefix(close)
+    found = re.search(rf"({_COUNT})(\D*)\Z", before)
+    if found is not None and between.endswith(again := f"{int(found[1]) + 1}{found[2]}"):
+        numbers.append(int(found[1]))
+        before, between = (text + NUMBER + found[2] for text in (before[: found.start()], between.removesuffix(again)))
+    begin = common_end(before, between)
     return Layout(
-        opening=opening,
-        call=call,
-        between=between,
-        closing=after[len(close) :],
+        opening=before.removesuffix(begin),
+        call=begin + "".join(itertools.chain(*zip(pieces[1::2], [*texts, close], strict=True))),
+        between=between.removesuffix(begin),
+        closing=after.removeprefix(close),
         first=min(numbers, default=0),
-        json=is_json,
         region=region,
     )
 
 
-def _begin(before: str, rest: str, numbers: list[int]) -> tuple[str, str, str]:
-    """What is before all calls, what is between two, and how each begins."""
-    begin = common_end(before, rest)
-    opening, between = before[: len(before) - len(begin)], rest[: len(rest) - len(begin)]
-    number = re.search(_COUNT + r"\Z", opening)
-    second = re.search(_COUNT + r"\Z", between)
-    if number is not None and second is not None and int(second[0]) == int(number[0]) + 1:
-        numbers.append(int(number[0]))
-        more = common_end(opening[: number.start()], between[: second.start()])
-        begin = more + NUMBER + begin
-        opening = opening[: number.start() - len(more)]
-        between = between[: second.start() - len(more)]
-    return opening, between, begin
+def _with_holes(text: str, calls: Sequence[Written]) -> str | None:
+    """The text with holes in place of the calls' parts; None where a call does not have one name and its arguments."""
+    for call in calls:
+        found = _arguments_at(text, call.arguments)
+        if found is None:
+            return None
+        text = text[: found[0]] + ARGUMENTS + text[found[1] :]
+        if text.count(call.name) != 1:
+            return None
+        text = text.replace(call.name, NAME).replace(call.id, ID)
+    return text
 
 
-def _counted(a: str, b: str) -> tuple[str, int] | None:
-    """Two texts that differ in a number which is one more in the second: the text, and the first's number."""
+def _counted(a: str, b: str) -> tuple[str, int | None] | None:
+    """What two calls have at one place: the same text, or one with a hole for a number that is one more in the second,
+    and the first's number. None: anything else.
+    """
+    if a == b:
+        return a, None
     pieces, others = re.split(f"({_COUNT})", a), re.split(f"({_COUNT})", b)
     differ = [place for place, (x, y) in enumerate(zip(pieces, others, strict=False)) if x != y]
     if len(pieces) != len(others) or len(differ) != 1 or differ[0] % 2 == 0:
         return None
-    place = differ[0]
-    if int(others[place]) != int(pieces[place]) + 1:
+    number = int(pieces[differ[0]])
+    if int(others[differ[0]]) != number + 1:
         return None
-    return "".join([*pieces[:place], NUMBER, *pieces[place + 1 :]]), int(pieces[place])
+    return "".join([*pieces[: differ[0]], NUMBER, *pieces[differ[0] + 1 :]]), number
 
 
-def _marked(text: str, calls: Sequence[Written]) -> str | None:
-    """The text with a character in the place of each call's parts; None where one is missing."""
-    done, left = "", text
-    for number, call in enumerate(calls):
-        found = _one_marked(left, call, last=number == len(calls) - 1)
-        if found is None:
-            return None
-        marked, left = found
-        done += marked
-    return done + left
-
-
-def _one_marked(text: str, call: Written, *, last: bool) -> tuple[str, str] | None:
-    """The marked text up to the call's last part, and what is behind it."""
-    spans: list[tuple[int, int, str]] = []
-    arguments = _json_at(text, call.arguments) or _elements_at(text, call.arguments)
-    if arguments is None:
-        return None
-    spans.append((*arguments, ARGUMENTS))
-    name = text.find(call.name)
-    if name < 0:
-        return None
-    spans.append((name, name + len(call.name), NAME))
-    at = text.find(call.id)
-    while at >= 0:
-        if last or at < max(end for _, end, _ in spans) + 64:
-            spans.append((at, at + len(call.id), ID))
-        at = text.find(call.id, at + 1)
-    spans.sort()
-    if any(a[1] > b[0] for a, b in itertools.pairwise(spans)):
-        return None
-    done, place = "", 0
-    for begin, end, part in spans:
-        done += text[place:begin] + part
-        place = end
-    return done, text[place:]
-
-
-def _json_at(text: str, arguments: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Where the arguments stand as JSON."""
-    decode = json.JSONDecoder().raw_decode
-    at = text.find("{")
-    for _ in range(_MAX_TRIED):
-        if at < 0:
-            return None
-        try:
-            value, end = decode(text, at)
-            if value == arguments:
-                return at, end
-        except (ValueError, RecursionError):
-            pass  # no JSON begins here
-        at = text.find("{", at + 1)
-    return None
-
-
-def _elements_at(text: str, arguments: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Where keys and values stand one by one: from the first key to the end of the last value, strings all."""
-    begin = place = -1
+def _arguments_at(text: str, arguments: Mapping[str, str]) -> tuple[int, int] | None:
+    """Where the arguments are: from the first key to the last value, with the braces where they are one JSON object."""
+    begin = end = -1
     for key, value in arguments.items():
-        at = text.find(key, max(place, 0))
-        end = text.find(value, at + len(key)) if at >= 0 else -1
-        if end < 0:
+        at = text.find(key, max(end, 0))
+        end = text.find(value, at + len(key)) + len(value)
+        if at < 0 or end < len(value):
             return None
         begin = at if begin < 0 else begin
-        place = end + len(value)
-    return (begin, place) if begin >= 0 else None
+    head, tail = text[:begin].removesuffix('"').rstrip(), text[end:].removeprefix('"').lstrip()
+    if head.endswith("{") and tail.startswith("}"):
+        begin, end = len(head) - 1, len(text) - len(tail) + 1
+    return begin, end
+
+
+def shared(a: str, b: str) -> int:
+    """How many characters two texts begin with alike."""
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
+
+
+def common_start(a: str, b: str) -> str:
+    """What both begin with, up to the end of a whole marker or word."""
+    cut = shared(a, b)
+    if len(a) == cut == len(b):
+        return a
+    return a[: min(_whole(a, cut, back=True), _whole(b, cut, back=True))]
+
+
+def common_end(a: str, b: str) -> str:
+    """What both end with, from the beginning of a whole marker or word."""
+    cut = shared(a[::-1], b[::-1])
+    if len(a) == cut == len(b):
+        return a
+    begins = (_whole(text, len(text) - cut, back=False) - len(text) for text in (a, b))
+    keep = -max(begins)
+    return a[len(a) - keep :] if keep else ""
+
+
+def _whole(text: str, cut: int, *, back: bool) -> int:
+    """`cut`, or the nearest place before (behind) it that is not inside of a marker or a word."""
+    for found in _MARKER.finditer(text, max(0, cut - 100)):
+        if found.start() >= cut:
+            break
+        if found.end() > cut:
+            return found.start() if back else found.end()
+    return cut
+
+
+def tokens(text: str) -> list[str]:
+    """The markers in a text: `<…>`, `<|…|>`, `[UPPER]`."""
+    return _TOKEN.findall(text)

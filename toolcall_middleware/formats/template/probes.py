@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ SYSTEM = "Wqsystem zone"
 USER = "Vquser asks"
 CONTENT = "Rqcontent said"
 THOUGHT = "Tqthought had"
-RESULTS = ("Kqresult one", "Jqresult two")
+RESULT = "Kqresult one"
 NAMES = ("zqlookup", "xqclock")
 KEYS = ("gqcity", "hqdays")
 VALUES = ("Mqparis", "Nqlate")
@@ -66,20 +65,41 @@ class Dialect:
     """A call's arguments are a JSON text, as in OpenAI's API, not an object."""
     no_content: bool = False
     """A message with calls has null for its content, not an empty text."""
+    named_ids: bool = False
+    """It writes the ids of calls and not their names, which are in the ids (Kimi K2: `functions.f:0`)."""
 
     def calls(self, calls: Sequence[tuple[str, Mapping[str, Any]]], **more: Any) -> dict[str, Any]:
-        """An assistant's message with calls."""
+        """An assistant's message with calls, two at most."""
         entries = [
-            {"id": call_id, "type": "function", "function": {"name": name, "arguments": self._arguments(arguments)}}
-            for (name, arguments), call_id in zip(calls, itertools.cycle(IDS), strict=False)
+            {"id": self._id(name, number), "type": "function", "function": {"name": name, "arguments": arguments}}
+            for number, (name, arguments) in enumerate((name, self._arguments(value)) for name, value in calls)
         ]
         return {"role": "assistant", "content": None if self.no_content else "", "tool_calls": entries, **more}
+
+    def result(self) -> dict[str, Any]:
+        """The result of the first call."""
+        name = NAMES[0]
+        return {"role": "tool", "tool_call_id": self._id(name, 0), "name": name, "content": RESULT}
 
     def _arguments(self, arguments: Mapping[str, Any]) -> Any:
         return written(arguments) if self.as_text else dict(arguments)
 
+    def _id(self, name: str, number: int) -> str:
+        return named_id(name, number) if self.named_ids else IDS[number]
 
-DIALECTS = (Dialect(), Dialect(no_content=True), Dialect(as_text=True), Dialect(as_text=True, no_content=True))
+
+DIALECTS = (
+    Dialect(),
+    Dialect(no_content=True),
+    Dialect(as_text=True),
+    Dialect(as_text=True, no_content=True),
+    Dialect(named_ids=True),
+)
+
+
+def named_id(name: str, number: int) -> str:
+    """A call's id as Kimi K2 reads it."""
+    return f"functions.{name}:{number}"
 
 
 def written(arguments: Mapping[str, Any]) -> str:
@@ -95,14 +115,6 @@ def as_call(name: str, arguments: Mapping[str, Any]) -> ToolCall:
 def said(content: str, role: str = "user") -> dict[str, Any]:
     """A message."""
     return {"role": role, "content": content}
-
-
-def results(count: int) -> list[dict[str, Any]]:
-    """The results of the first calls."""
-    return [
-        {"role": "tool", "tool_call_id": IDS[number], "name": NAMES[number], "content": RESULTS[number]}
-        for number in range(count)
-    ]
 
 
 def context(

@@ -20,8 +20,8 @@ from .. import markup
 from ..prompt import escaping
 from ..prompt.tool_results import guarded
 from . import probes, turns
-from .compare import common_start
-from .probes import Dialect, context, said
+from .layout import common_start
+from .probes import Dialect, context, named_id, said
 from .render import TemplateRefusalError
 from .sources import Checkpoint
 
@@ -29,8 +29,6 @@ _log = logging.getLogger(__name__)
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _ID_LENGTH = 9
 """Of letters and digits, as Mistral's templates demand; others take any."""
-_NAMED_IDS = "functions."
-"""How Kimi K2's models read the ids of calls: `functions.f:0`. Its template does not say so."""
 
 _LEAST_END = 4
 """Characters of a marker that ends a turn."""
@@ -57,8 +55,6 @@ class Manner:
     """The tags around its reasoning."""
     result_end: str = ""
     """The tag behind a result."""
-    named_ids: bool = False
-    """It writes ids of calls and no names, which stand in the ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +151,7 @@ def _manner_of(checkpoint: Checkpoint) -> Manner:
     tools = shown is not None and all(name in shown for name in probes.NAMES)
     knows_system = any(text is not None and probes.SYSTEM in text for text in (with_system, and_tools))
     if isinstance(found, str):
-        named = _dialect_of_ids(checkpoint)
-        return Manner(
-            plain=bare is not None, tools=tools, system=knows_system, dialect=named, named_ids=named is not None
-        )
+        return Manner(plain=bare is not None, tools=tools, system=knows_system, dialect=None)
     # One that ends texts only, or also stands within a turn as harmony's between thought and call, would end too early.
     layout = found.layout
     turn = (thinking or "").split(probes.CONTENT)[0].partition(probes.USER)[2]
@@ -177,22 +170,6 @@ def _manner_of(checkpoint: Checkpoint) -> Manner:
 def _is_end(marker: str) -> bool:
     """Whether it is a marker, and nothing that a text may hold."""
     return len(marker) >= _LEAST_END and _ODD.search(marker) is not None
-
-
-def _dialect_of_ids(checkpoint: Checkpoint) -> Dialect | None:
-    """The dialect of a template that writes a call's id and not its name, which stands in the id (Kimi K2)."""
-    pairs = [(probes.NAMES[0], probes.SAMPLE)]
-    asked = [said(probes.USER)]
-    contexts = [
-        context([*asked, *_with_ids([dialect.calls(pairs), *probes.results(1)], named=True)])
-        for dialect in probes.DIALECTS
-    ]
-    texts = checkpoint.template.render(contexts)
-    wanted = f"{_NAMED_IDS}{probes.NAMES[0]}:0", probes.VALUES[0], probes.RESULTS[0]
-    for dialect, text in zip(probes.DIALECTS, texts, strict=True):
-        if text is not None and all(part in text for part in wanted):
-            return dialect
-    return None
 
 
 def _filled(tools: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -220,7 +197,10 @@ def _opened(text: str, manner: Manner) -> tuple[str, str] | None:
 
 def _as_wanted(messages: Sequence[Message], manner: Manner) -> list[Message]:
     """The messages in the template's own dialect."""
-    made = [_in_dialect(message, manner) for message in _with_ids(messages, named=manner.named_ids)]
+    made = [
+        _in_dialect(message, manner)
+        for message in _with_ids(messages, named=manner.dialect is not None and manner.dialect.named_ids)
+    ]
     if not manner.system and made and made[0]["role"] == "system":
         front = made.pop(0)["content"]
         if made and made[0]["role"] == "user":
@@ -264,7 +244,7 @@ def _with_ids(messages: Sequence[Message], *, named: bool) -> list[Message]:
         if calls := message.get("tool_calls"):
             for call in calls:
                 own, name = call["id"], call["function"]["name"]
-                ids[own], names[own] = f"{_NAMED_IDS}{name}:{len(ids)}" if named else _short(own), name
+                ids[own], names[own] = named_id(name, len(ids)) if named else _short(own), name
             message = {**message, "tool_calls": [{**call, "id": ids[call["id"]]} for call in calls]}  # noqa: PLW2901
         elif message["role"] == "tool":
             own = message["tool_call_id"]

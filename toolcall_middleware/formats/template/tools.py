@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ...model import Tool
 from .. import markup
-from ..prompt.escaping import as_data, describe
-from ..prompt.tools_json import function
+from ..prompt.tools_json import definition, definition_indented, function, function_indented
 from . import probes
-from .compare import common_end, common_start, tokens
+from .layout import common_end, common_start, tokens
 from .probes import TOOLS, context, said
 from .render import ChatTemplate
 from .turns import Turns
@@ -51,40 +47,7 @@ OURS = ToolBlock(prompt=_OWN_WORDS + _FORM, tool=function, between="\n", own_wor
 """Where the template's words cannot be told."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Spelling:
-    """A tool as JSON, in one of the ways that templates have."""
-
-    whole: bool
-    """`{"type": "function", "function": …}`, not what is in it."""
-    indent: int | None = None
-    tight: bool = False
-    pad: bool = False
-    """It stands in an indented list."""
-
-    def __call__(self, tool: Tool) -> str:
-        return as_data(self.of(describe(tool)))
-
-    def of(self, described: dict[str, Any]) -> str:
-        """The text of a tool that is described so."""
-        value = {"type": "function", "function": described} if self.whole else described
-        separators = (",", ":") if self.tight else None
-        text = json.dumps(value, ensure_ascii=False, indent=self.indent, separators=separators)
-        return textwrap.indent(text, " " * (self.indent or 0)) if self.pad else text
-
-
-_SPELLINGS = tuple(
-    _Spelling(whole, indent, tight, pad)
-    for whole in (True, False)
-    for indent, tight, pad in (
-        (None, False, False),
-        (None, True, False),
-        (4, False, True),
-        (2, False, True),
-        (4, False, False),
-        (2, False, False),
-    )
-)
+_SPELLINGS = (function, definition, function_indented, definition_indented)
 
 
 def read(template: ChatTemplate, turns: Turns, shown: str) -> ToolBlock:
@@ -110,7 +73,7 @@ def _block(with_tools: str, without: str, turns: Turns, shown: str) -> ToolBlock
     end = common_end(with_tools[len(begin) :], without[len(begin) :])
     added = with_tools[len(begin) : len(with_tools) - len(end)]
     for spelling in _SPELLINGS:
-        one, two = (spelling.of(_described(tool)) for tool in TOOLS)
+        one, two = map(spelling, TOOLS)
         at = added.find(one)
         then = added.find(two, at + len(one)) if at >= 0 else -1
         if then < 0:
@@ -129,10 +92,6 @@ def _block(with_tools: str, without: str, turns: Turns, shown: str) -> ToolBlock
         place = f"{where} the system message's text" if probes.SYSTEM in with_tools else "at the beginning"
         return ToolBlock(prompt=prompt, tool=spelling, between=between, place=place)
     return None
-
-
-def _described(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
 
 
 def _within_turn(before: str, behind: str, turns: Turns) -> tuple[str, str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .. import markup
 from . import probes
-from .compare import common_end, common_start, tokens
-from .layout import Layout, Written, find
+from .layout import Layout, Written, common_end, common_start, find, tokens
 from .probes import DIALECTS, Dialect, context, said
 from .render import ChatTemplate
 
@@ -36,58 +35,57 @@ class Turns:
     stops: tuple[str, ...] = ()
     """Markers that begin a tool's or a user's turn."""
     result: tuple[str, str] | None = None
-    """What stands before and behind a result, where the template has tags for it."""
+    """What is before and behind a result, where the template has tags for it."""
+
+    def calls_of(self, text: str | None) -> str | None:
+        """What the model writes of a rendered turn with calls; None where it is not rendered."""
+        text = _behind_question(text)
+        marks = (*self.ends, *self.stops)
+        return None if text is None else _without_turn(text, self.begin, self.end, marks, self.reasoning)
 
 
 def read(template: ChatTemplate) -> Turns | str:
     """The turns of a template, or why they cannot be told. Raises FormatError (ChatTemplate.render)."""
-    basics = [
-        context([_ASKED, said(probes.CONTENT, "assistant")]),
-        context([_ASKED, said(probes.CONTENT, "assistant"), _ASKED]),
-        context([_ASKED], answer=True),
+    answer = said(probes.CONTENT, "assistant")
+    asked = [context([_ASKED, answer]), context([_ASKED, answer, _ASKED])]
+    asked += [
+        context([_ASKED, {**answer, field: probes.THOUGHT}]) for field in ("reasoning_content", "reasoning", "thinking")
     ]
-    basics += [
-        context([_ASKED, {**said(probes.CONTENT, "assistant"), field: probes.THOUGHT}])
-        for field in ("reasoning_content", "reasoning", "thinking")
-    ]
-    asked = [*basics]
     for dialect in DIALECTS:
         asked += [
             context([_ASKED, dialect.calls(_PAIRS[:1])]),
             context([_ASKED, dialect.calls(_PAIRS)]),
-            context([_ASKED, dialect.calls(_PAIRS[:1]), *probes.results(1)]),
-            context([_ASKED, dialect.calls(_PAIRS), *probes.results(2)]),
+            context([_ASKED, dialect.calls(_PAIRS[:1]), dialect.result()]),
         ]
-    texts = [_behind_question(text) for text in template.render(asked)]
-    plain, followed, _begun, *thinking = texts[: len(basics)]
+    plain, followed, *texts = map(_behind_question, template.render(asked))
+    if plain is None or probes.CONTENT not in plain:
+        return "a conversation without tools cannot be rendered"
+    ends = _ends(template, plain, followed)
+    reasoning = _reasoning(texts[:3])
     why = "the template does not write calls"
-    for number, dialect in enumerate(DIALECTS):
-        one, two, answered, _ = texts[len(basics) + 4 * number :][:4]
-        if plain is None or probes.CONTENT not in plain:
-            return "a conversation without tools cannot be rendered"
+    for number, dialect in enumerate(DIALECTS, start=1):
+        one, two, answered = texts[3 * number :][:3]
         if one is None or probes.NAMES[0] not in one:
             continue
         begin, end = _around(plain, one)
-        layout = find(_inner(one, begin, end), None if two is None else _inner(two, begin, end), _CALLS)
-        if layout is None:
-            if probes.VALUES[0] in one:
-                why = "the template writes calls, but their parts cannot be told from the rest of the turn"
-            continue
-        turn_ends = _ends(template, plain, followed)
         before, behind = _result(one, answered)
-        reasoning = _reasoning(thinking)
-        stops = _stops(before, followed, (*turn_ends, *tokens(layout.opening + layout.call + layout.region)))
-        layout = _without_turn(layout, (*turn_ends, *stops, *tokens(begin)), reasoning)
-        return Turns(
-            dialect=dialect,
-            layout=layout,
-            begin=begin,
-            end=end,
-            reasoning=None if reasoning is None or reasoning[1] in (*turn_ends, *stops) else reasoning,
-            ends=turn_ends,
-            stops=stops,
-            result=_tags(before, behind),
-        )
+        stops = _stops(before, followed, (*ends, *tokens(_without_turn(one, begin, end, ends, reasoning))))
+        marks = (*ends, *stops)
+        first, both = (_without_turn(text or "", begin, end, marks, reasoning) for text in (one, two))
+        layout = find(first, both, _CALLS)
+        if layout is not None:
+            return Turns(
+                dialect=dialect,
+                layout=layout,
+                begin=begin,
+                end=end,
+                reasoning=None if reasoning is None or reasoning[1] in (*ends, *stops) else reasoning,
+                ends=ends,
+                stops=stops,
+                result=_tags(before, behind),
+            )
+        if probes.VALUES[0] in one:
+            why = "the template writes calls, but their parts cannot be told from the rest of the turn"
     return why
 
 
@@ -103,22 +101,17 @@ def _around(plain: str, one: str) -> tuple[str, str]:
     return common_start(before, one), common_end(behind, one)
 
 
-def _inner(text: str, begin: str, end: str) -> str:
-    text = text.removeprefix(begin)
-    return (text[: -len(end)] if end and text.endswith(end) else text).strip()
-
-
-def _without_turn(layout: Layout, ends: Sequence[str], reasoning: tuple[str, str] | None) -> Layout:
-    """The layout without what belongs to the turn: its end, and the tags around a thought that is empty."""
+def _without_turn(text: str, begin: str, end: str, marks: Sequence[str], reasoning: tuple[str, str] | None) -> str:
+    """The calls of a turn, without its begin and end and the tags of a thought that is empty or opened before."""
     known = markup.gathered()
-    closing = layout.closing
-    while found := [token for token in (*ends, *known.ends) if closing.rstrip().endswith(token)]:
-        closing = closing.rstrip()[: -len(max(found, key=len))]
-    opening = layout.opening
+    text = text.removeprefix(begin).removesuffix(end).strip()
     tags = [tag for pair in (*known.reasoning, *((reasoning,) if reasoning else ())) for tag in pair]
-    while found := [tag for tag in tags if opening.lstrip().startswith(tag)]:
-        opening = opening.lstrip()[len(max(found, key=len)) :]
-    return replace(layout, opening=opening, closing=closing)
+    while found := [tag for tag in tags if text.startswith(tag)]:
+        text = text[len(max(found, key=len)) :].lstrip()
+    marks = [mark for mark in (*marks, *known.ends, *tokens(begin)) if mark]
+    while found := [mark for mark in marks if text.endswith(mark)]:
+        text = text[: -len(max(found, key=len))].rstrip()
+    return text
 
 
 def _ends(template: ChatTemplate, plain: str, followed: str | None) -> tuple[str, ...]:
@@ -133,7 +126,7 @@ def _ends(template: ChatTemplate, plain: str, followed: str | None) -> tuple[str
 
 def _result(one: str, answered: str | None) -> tuple[str, str]:
     """The texts before and behind the result of one call."""
-    sentinel = probes.RESULTS[0]
+    sentinel = probes.RESULT
     if answered is None or sentinel not in answered:
         return "", ""
     before, behind = answered.split(sentinel, 1)
