@@ -19,10 +19,10 @@ from typing import Any
 
 import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
-from toolcall_middleware.cli.check.bfcl.questions import read_questions
-from toolcall_middleware.cli.check.questions import Question
 
 from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.cli.check.bfcl import read_questions
+from toolcall_middleware.cli.check.trials import Question
 from toolcall_middleware.cli.demo import local
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.model import ToolCall

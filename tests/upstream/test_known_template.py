@@ -13,8 +13,10 @@ from starlette.responses import JSONResponse
 
 from tests.formats.template import templates
 from tests.helpers.fakes import Answer, TextBackend
+from tests.hosts.proxy.proxy_servers import serving
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.formats.template import at_hand
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
 from .test_tool_budget import PATHS, body_of
 
@@ -130,6 +132,17 @@ async def test_without_a_template_that_writes_calls_it_goes_on_as_json(props: An
         assert response.status_code == 200
         assert "format=json" in response.headers["x-toolcall"]
     assert len(backend.questions) == 1
+
+
+async def test_a_question_that_is_refused_has_no_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    backend = LlamaCpp("Fine.", props={"error": {"message": "no such path"}}, status=404)
+    body = body_of("chat", TOOLS, model="acme-9b")
+    async with serving(backend) as address:
+        app = ToolCallMiddleware(Forwarder(f"{address}/v1", timeout=5), **UNASKED)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://a") as client:
+            answer = await client.post(PATHS["chat"], json=body, headers={"x-request-id": "r1"})
+    assert (answer.status_code, len(backend.questions)) == (200, 1)
+    assert not any("refused" in record.getMessage() for record in caplog.records)
 
 
 @pytest.mark.slow

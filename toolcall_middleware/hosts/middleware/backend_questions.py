@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -26,6 +27,7 @@ from ..http.bodies import giving
 from ..http.headers import scope_for_body, without
 from ..http.offload import offloaded
 from ..http.paths import normal_path
+from ..http.request_record import RECORD, record_of
 
 _COUNT_SECONDS = 2.0
 """For all questions about one answer: its end waits for them."""
@@ -76,7 +78,8 @@ async def ask(app: ASGIApp, scope: Scope, body: bytes, seconds: float) -> tuple[
 def scope_of(scope: Scope, paths: tuple[str, ...], question: Question) -> Scope:
     """The client's scope for a question, whose path is beside `/v1`: inference servers have there what is not OpenAI's.
 
-    A question without a path keeps the client's.
+    A question without a path keeps the client's. Its record is a copy without an id: what becomes of the question is
+    nothing of the client's request, and has no line in the log.
     """
     scope = scope_for_body(scope, len(question.body), identity=True)
     query = b""
@@ -93,6 +96,7 @@ def scope_of(scope: Scope, paths: tuple[str, ...], question: Question) -> Scope:
         **scope,
         "method": "POST" if question.body else "GET",
         "query_string": query,
+        RECORD: replace(record_of(scope), id=""),
         "headers": [*without(scope["headers"], {b"content-type"}), (b"content-type", b"application/json")],
         "extensions": {},
     }
