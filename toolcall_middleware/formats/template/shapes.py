@@ -181,11 +181,7 @@ def _between_key_and_value(is_: str, rendered: Rendered) -> str | None:
     number = (rendered({"days": 7}) or "").partition("days")[2].partition("7")[0]
     if number == is_:
         return is_
-    for text, other, hole in (
-        ("true", "false", "{kind}"),
-        ("string", "number", "{type}"),
-        ("string", "integer", "{type}"),
-    ):
+    for text, other, hole in _KINDS:
         if is_.replace(text, other) == number:
             return is_.replace(text, hole)
     return None
