@@ -118,6 +118,19 @@ def _leaks_are_told_here() -> Iterator[None]:
         gc.freeze()  # what a library made when it was imported lives on, too
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _markup_of_this_module_alone() -> Iterator[None]:
+    """The registry of markup belongs to the process: a tag that one test adds is escaped differently in the next."""
+    from toolcall_middleware.formats import markup
+
+    before = markup._private
+    yield
+    if markup._private is not before:
+        markup._private = before
+        markup.gathered.cache_clear()
+        markup.turn_markers.cache_clear()
+
+
 def pytest_unconfigure() -> None:
     """Let the process end when its last line is printed.
 

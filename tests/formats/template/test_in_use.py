@@ -103,6 +103,38 @@ def test_a_required_call_is_constrained_by_the_templates_marker(place: str) -> N
     assert b'<acme_call>{\\"tool\\": \\"look_up\\", \\"input\\": ' in asked
 
 
+DECLARED = {
+    "fields": {
+        "tool_calls": {
+            "open": "<acme_call>",
+            "close": "</acme_call>",
+            "content": "json",
+            "transform": {"function": {"name": "{content.tool}", "arguments": "{content.input}"}},
+        }
+    }
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own", [templates.JSON, templates.NO_CALLS])
+def test_a_declared_call_streams_and_is_constrained_where_it_is_required(own: str, tmp_path: Path) -> None:
+    config = {"chat_template": own, "eos_token": "<|im_end|>", "response_template": DECLARED}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    driven = Driven(Settings(format="template", template=str(tmp_path), constrain="structural_tag"))
+    asked = driven.on_request(body(stream=True, tool_choice="required"))
+    assert asked is not None
+    assert b'<acme_call>{\\"tool\\": \\"look_up\\", \\"input\\": ' in asked
+    driven.on_response_start(200, [(b"content-type", b"text/event-stream")])
+    out = b"".join(driven.feed(chunk(char)) for char in CALL)
+    out += driven.feed(chunk("", "stop") + b"data: [DONE]\n\n") + driven.finish()
+    events = [json.loads(line[6:]) for line in out.split(b"\n\n") if line.startswith(b"data: {")]
+    calls = [call for event in events for call in event["choices"][0]["delta"].get("tool_calls") or ()]
+    assert calls[0]["function"]["name"] == "look_up"
+    assert json.loads("".join(call["function"]["arguments"] for call in calls)) == {"city": "Paris"}
+    assert len(calls) > 5
+    assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
 @pytest.mark.slow
 def test_the_command_prints_what_is_derived(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["template", place, "--prompt"]) == 0

@@ -13,7 +13,7 @@ from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.formats.auto import Auto
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.template import at_hand, sources
-from toolcall_middleware.model import ToolResult
+from toolcall_middleware.model import Tool, ToolCall, ToolResult
 from toolcall_middleware.settings import Settings
 
 from ...parsing.streams import calls_in, read, text_in
@@ -151,6 +151,95 @@ def test_the_cache_is_asked_by_the_requests_model(tmp_path: Path, monkeypatch: p
     assert isinstance(fmt, Auto)
     assert fmt.prompt_name == "template"
     assert registry.for_model("auto", "acme/two", "cache") is registry.get("auto")
+
+
+@pytest.mark.slow
+def test_a_declared_response_template_is_used(tmp_path: Path) -> None:
+    declared = {
+        "start_anchor": "<|im_start|>assistant\n",
+        "fields": {
+            "reasoning_content": {"open": "<muse>", "close_pattern": r"</muse>\s*"},
+            "tool_calls": {
+                "open": "<acme_call>",
+                "close_pattern": r"</acme_call>\s*",
+                "repeats": True,
+                "content": "json",
+                "transform": {"function": {"name": "{content.tool}", "arguments": "{content.input}"}},
+            },
+        },
+    }
+    plain = templates.JSON.replace("message.reasoning_content", "false")
+    found = at_hand.of_source(str(checkpoint(tmp_path, chat_template=plain, response_template=declared)))
+    assert found.kind == "declared by the checkpoint: JSON objects behind <acme_call>"
+    assert found.family is not None
+    assert found.family.markup.reasoning == (("<muse>", "</muse>"),)
+
+
+DECLARED = {
+    "start_anchor": "<|im_start|>assistant\n",
+    "fields": {
+        "thinking": {"open": "<muse>", "close": "</muse>"},
+        "tool_calls": {
+            "open": "<acme_call>",
+            "close": "</acme_call>",
+            "repeats": True,
+            "content": "json",
+            "transform": {"type": "function", "function": "{content}"},
+        },
+    },
+}
+
+
+@pytest.mark.slow
+def test_a_declaration_is_used_where_the_template_writes_no_calls(tmp_path: Path) -> None:
+    place = checkpoint(tmp_path, chat_template=templates.NO_CALLS, response_template=DECLARED)
+    found = at_hand.of_source(str(place))
+    assert found.family is not None
+    assert (found.kind, found.confidence) == ("declared by the checkpoint: JSON objects behind <acme_call>", "likely")
+    assert found.read_back == found.tried > 10
+    assert found.family.markup.reasoning == (("<muse>", "</muse>"),)
+    call = '<acme_call>{"name": "look_up", "arguments": {"city": "Paris"}}</acme_call>'
+    assert found.family.render_calls([ToolCall("look_up", '{"city": "Paris"}')]) == call
+    tool = Tool("look_up", "Looks up.", {"type": "object", "properties": {"city": {"type": "string"}}})
+    prompt = found.family.render_tools([tool], parallel=True)
+    assert "<acme_call>" in prompt
+    assert "Looks up." in prompt
+    for fmt in (
+        registry.for_model("template", "acme-9b", str(place)),
+        registry.for_model("auto", "acme-9b", str(place)),
+    ):
+        events = read(fmt.parser(None, ParserOptions()), list(f"So. {call}"))
+        assert [(each.name, each.arguments) for each in calls_in(events)] == [("look_up", '{"city": "Paris"}')]
+        assert text_in(events).strip() == "So."
+    # All families' markup is neutralised in results, and this is one from the first use on.
+    assert "<acme_call>" not in found.family.render_results([ToolResult("look_up", call, "1")])
+
+
+@pytest.mark.slow
+def test_a_declaration_that_does_not_read_the_templates_calls_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = checkpoint(tmp_path, chat_template=templates.TAGS, response_template=DECLARED)
+    with caplog.at_level(logging.WARNING):
+        assert registry.for_model("template", "acme-9b", str(place)).name == "template"
+        registry.for_model("template", "acme-9b", str(place))
+    (line,) = (record.getMessage() for record in caplog.records if "response_template" in record.getMessage())
+    assert str(place) in line
+    assert "does not read what the chat template renders" in line
+
+
+@pytest.mark.slow
+def test_a_declaration_that_is_not_compiled_leaves_it_to_the_template_and_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    declared = {"fields": {"tool_calls": {"open": "<acme_call>", "close": "</acme_call>", "content": "kv-lines"}}}
+    found = at_hand.of_source(str(checkpoint(tmp_path, chat_template=templates.JSON, response_template=declared)))
+    assert found.kind == "JSON objects behind <acme_call>"
+    (said,) = (each for each in found.unknown if "response_template" in each)
+    assert said == "the checkpoint's response_template is not used: content of the kind kv-lines"
+    with caplog.at_level(logging.WARNING):
+        registry.for_model("auto", "acme-9b", str(tmp_path))
+    assert said in caplog.text
 
 
 def test_special_tokens_that_a_checkpoint_shows_are_kept_out_of_results(

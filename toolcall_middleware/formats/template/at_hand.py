@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import FormatError, SettingsError
 from .. import markup
 from ..family import Family
 from ..prompt import escaping
-from . import derive, sources
+from . import derive, response_template, sources
 from .derive import Derived
 from .prompts import TemplatePrompts
 
@@ -96,7 +97,13 @@ def of_source(source: str) -> Derived:
     """What is derived from a source. Raises FormatError or SettingsError."""
     checkpoint = sources.find(source)
     escaping.add_tokens(checkpoint.special_tokens)
-    return derive.derive(checkpoint.template)
+    if checkpoint.response_template is None:
+        return derive.derive(checkpoint.template)
+    try:
+        return derive.derive(checkpoint.template, declared=response_template.compiled(checkpoint.response_template))
+    except response_template.NotCompiled as error:
+        found = derive.derive(checkpoint.template)
+        return replace(found, unknown=(*found.unknown, f"{response_template.DECLARATION} is not used: {error}"))
 
 
 def required(source: str | None) -> Family:
@@ -117,6 +124,9 @@ def _kept(source: str) -> Derived:
     found = of_source(source)
     if found.family is not None:
         markup.add(found.family.markup)  # all readers know its markers, and nothing that a tool says can hold them
+    for each in found.unknown:
+        if response_template.DECLARATION in each:
+            _log.warning("template: %s: %s", source, each)
     return found
 
 

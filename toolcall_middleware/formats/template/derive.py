@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...parsing.text.grammar import Opener
@@ -18,6 +19,7 @@ from . import probes, shapes, tools, turns
 from .layout import tokens
 from .probes import PLAIN, UNLIKELY, as_call, context, said
 from .render import ChatTemplate
+from .response_template import DECLARATION, Declared
 from .shapes import Syntax
 from .turns import Turns
 
@@ -62,19 +64,24 @@ class Derived:
         return "certain" if self.same_text and self.read_back == self.tried else "likely"
 
 
-def derive(template: ChatTemplate, *, adopt: bool = True) -> Derived:
+def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | None = None) -> Derived:
     """The family of a chat template. adopt: a built-in family's reader is used where it is of the same calls.
 
-    Raises FormatError where the template cannot be rendered at all.
+    declared: what the checkpoint says of its calls, used where it reads them back, and alone where the template writes
+    none. Raises FormatError where the template cannot be rendered at all.
     """
     found = turns.read(template)
     if isinstance(found, str):
-        return Derived(family=None, why=found)
+        return Derived(family=None, why=found) if declared is None else _as_declared(template, declared, found)
+    if declared is not None and found.reasoning is None:
+        found = replace(found, reasoning=declared.reasoning)
     rendered = _Renderings(template, found)
     plain, unlikely = rendered.plain, rendered.unlikely
     if len(plain) < len(PLAIN):
         return Derived(family=None, why="the template does not render calls with arguments of every type")
     candidates = _candidates(found, rendered, adopt=adopt)
+    if declared is not None:
+        candidates = itertools.chain([(declared.calls, None)], candidates)
     chosen = next((one for one in candidates if all(reads(_openers(one[0]), turn) for turn in plain)), None)
     if chosen is None:
         return Derived(
@@ -90,6 +97,8 @@ def derive(template: ChatTemplate, *, adopt: bool = True) -> Derived:
     block = tools.read(template, found, (tokens(found.layout.opening + found.layout.before) or [""])[0])
     family = _family(found, syntax, like, block)
     unknown: list[str] = []
+    if declared is not None and syntax is not declared.calls:
+        unknown.append(f"{DECLARATION} does not read what the chat template renders, which tells instead")
     if not all(reads(openers, turn) for turn in rendered.beside):
         unknown.append("text beside a call: the template does not have it in one turn with the call")
     if block.own_words:
@@ -114,6 +123,34 @@ def derive(template: ChatTemplate, *, adopt: bool = True) -> Derived:
             "results": " … ".join(found.result or ()),
             "tools": block.place,
         },
+    )
+
+
+def _as_declared(template: ChatTemplate, declared: Declared, why: str) -> Derived:
+    """The declared family. why: what the template does not tell."""
+    syntax, eos = declared.calls, template.special.get("eos_token", "")
+    found = Turns(
+        dialect=probes.DIALECTS[0],
+        layout=declared.layout,
+        begin="",
+        end="",
+        reasoning=declared.reasoning,
+        ends=(eos,) if eos else (),
+    )
+    written = [(call, syntax.write([call])) for call in (as_call("look_up", each) for each in (*PLAIN, *UNLIKELY))]
+    tried = [Rendered(text, (call,)) for call, text in written if text is not None]
+    good = [turn for turn in tried if reads(_openers(syntax), turn)]
+    unknown = [f"what {DECLARATION} does not say ({why}): the prompt presents tools and results in our words"]
+    return Derived(
+        family=_family(found, syntax, None, tools.OURS),
+        kind=syntax.kind,
+        read_back=len(good),
+        tried=len(tried),
+        sample=tried[0].text,
+        lost=tuple(turn.calls[0].arguments for turn in tried if turn not in good),
+        unknown=(*unknown, *(() if declared.reasoning else ("the markers around reasoning",))),
+        facts={"reasoning": " … ".join(declared.reasoning or ())},
+        proofs=tuple(turn for turn in good if turn.calls[0].arguments != "{}"),
     )
 
 

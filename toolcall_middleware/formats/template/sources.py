@@ -5,6 +5,7 @@ Nothing is downloaded. What a server's `/props` said is handed in by whoever ask
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ class Checkpoint:
     """Its engine puts the token of the beginning before every prompt, so that none may hold it."""
     special_tokens: tuple[str, ...] = ()
     """What its tokenizer's configuration and the template's text show of special tokens."""
+    response_template: Mapping[str, Any] | None = None
+    """What Transformers reads an answer with (since 5.13), as the checkpoint's tokenizer_config.json has it."""
 
 
 def find(source: str) -> Checkpoint:
@@ -104,9 +107,16 @@ def _of_file(file: Path) -> Checkpoint:
 
 
 def _checkpoint(text: str, config: Mapping[str, Any]) -> Checkpoint:
+    declared = config.get("response_template")
+    if isinstance(declared, str):
+        try:
+            declared = json.loads(declared)
+        except (ValueError, RecursionError):
+            declared = None
     return Checkpoint(
         ChatTemplate(text, special_tokens(config)),
         special_tokens=_special(text, special_tokens(config), config.get("added_tokens_decoder")),
+        response_template=declared if isinstance(declared, Mapping) else None,
     )
 
 

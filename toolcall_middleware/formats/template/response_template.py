@@ -1,0 +1,203 @@
+"""`response_template`: what a checkpoint itself declares of how its answers are read, compiled into the readers here.
+
+Transformers has it since 5.13 (`transformers.utils.chat_parsing`, `docs: chat_response_parsing`): each field of a
+message has `open` or `open_pattern` and `close` or `close_pattern`, a parser of its `content` and a `transform` that
+puts what was read in its place. Here JSON calls between literal markers are used, and reasoning; whatever else a
+checkpoint declares is left to its chat template. Patterns are not run, because a declaration is as hostile as a
+template: a pattern that is nothing but a text and white space is that text. What is compiled must read back what it
+writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...parsing.text.grammar import Opener
+from .. import reading
+from ..syntax.json import Json
+from ..syntax.openers import opener
+from ..syntax.round_trip import Rendered, reads
+from .layout import ARGUMENTS, NAME, Layout
+from .probes import PLAIN, as_call
+from .shapes import Syntax, is_special, unmistakable
+
+VERSION = 1
+DECLARATION = "the checkpoint's response_template"
+"""How it is called in what could not be told."""
+_MAX_PATTERN = 2000
+_MAX_TEXT = 256  # characters of one marker: it is looked for in all that a model writes
+_SPACES = re.compile(r"(?:\\s|\\n|\\r|\\t|\\ | |\n)(?:[*+?]\??|\{\d*,?\d*\})?")
+_PLACEHOLDER = re.compile(r"\{(\w{1,64}(?:\.\w{1,64}){0,4})\}")
+_MAX_OPENS = 8
+_READ_ANYWAY = {"unquoted_keys", "string_delims", "allow_non_json"}
+_QUOTES = (["'", "'"], ['"', '"'])
+
+
+class NotCompiled(ValueError):
+    """The declaration is not of the forms that the readers know; the text says what is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a checkpoint declares of its answers."""
+
+    calls: Syntax
+    layout: Layout
+    reasoning: tuple[str, str] | None
+
+
+def compiled(declared: Mapping[str, Any]) -> Declared:
+    """The declared calls and thoughts. Raises NotCompiled."""
+    if declared.get("version", VERSION) != VERSION:
+        raise NotCompiled(f"version {declared.get('version')}")
+    fields = declared.get("fields")
+    field = fields.get("tool_calls") if isinstance(fields, Mapping) else None
+    if not isinstance(field, Mapping):
+        raise NotCompiled("no field tool_calls")
+    if (content := field.get("content", "text")) != "json":
+        raise NotCompiled(f"content of the kind {str(content)[:40]}")
+    _check_quotes(field.get("content_args") or {})
+    begins = field.get("open")
+    begins = begins if isinstance(begins, list) and begins else [begins]
+    found = [_calls({**field, "open": begin}) for begin in begins[:_MAX_OPENS]]
+    openers = tuple(opener(each.marker, each, special=is_special(each.marker)) for each in found)
+    if not all(_comes_back(each, openers) for each in found) or len({each.marker for each in openers}) < len(found):
+        raise NotCompiled("calls that are written so are not read back")
+    first = found[0]
+    syntax = Syntax(f"declared by the checkpoint: JSON objects behind {first.marker}", openers, first)
+    layout = Layout(opening=first.open, call=first.call, between=first.between, closing=first.close, region="{}")
+    return Declared(syntax, layout, _reasoning(declared))
+
+
+def _check_quotes(arguments: Any) -> None:
+    """Keys without quotes and single quotes are read anyway. Raises NotCompiled for other dialects of JSON."""
+    if not isinstance(arguments, Mapping) or arguments.keys() - _READ_ANYWAY:
+        raise NotCompiled("JSON of a dialect with other arguments")
+    marks = arguments.get("string_delims") or []
+    if not isinstance(marks, list) or any(pair not in _QUOTES for pair in marks):
+        raise NotCompiled("JSON of a dialect with strings between other marks")
+
+
+def _calls(field: Mapping[str, Any]) -> Json:
+    """The calls of one text that opens them."""
+    opening = _anchor(field, "open")
+    close = _anchor(field, "close") if "close" in field or "close_pattern" in field else ""
+    name, arguments, within = _keys(field)
+    call = f'{{"{name}": "{NAME}", "{arguments}": {ARGUMENTS}}}'
+    for key in reversed(within):
+        call = f'{{"{key}": {call}}}'
+    if field.get("transform_each"):
+        found = Json(open=f"{opening}[", call=call, between=", ", close=f"]{close}")
+    else:
+        found = Json(call=f"{opening}{call}{close}", between="\n" if field.get("repeats") else None)
+    if not unmistakable(found.marker):
+        raise NotCompiled("no reader knows calls of this layout")
+    return found
+
+
+def _comes_back(calls: Json, openers: tuple[Opener, ...]) -> bool:
+    """Whether calls of plain arguments are read as they are written."""
+    write = calls.writer()
+    for sample in PLAIN:
+        call = as_call("look_up", sample)
+        text = write([call])
+        if text is None or not reads((*openers, *reading.ANY_JSON), Rendered(text, (call,))):
+            return False
+    return True
+
+
+def _reasoning(declared: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The markers around what is thought, where they are literals."""
+    fields = declared.get("fields")
+    for name in ("reasoning_content", "reasoning", "thinking"):
+        field = fields.get(name) if isinstance(fields, Mapping) else None
+        if isinstance(field, Mapping):
+            try:
+                pair = _anchor(field, "open").strip(), _anchor(field, "close").strip()
+            except NotCompiled:
+                continue
+            if all(pair):
+                return pair
+    return None
+
+
+def _keys(field: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
+    """The keys under which a transform finds a call's name and arguments, and those of the objects around both."""
+    transform = field.get("transform")
+    function = transform.get("function", transform) if isinstance(transform, Mapping) else transform
+    if function is None or function == "{content}":
+        return "name", "arguments", ()
+    if isinstance(function, str) and (path := _path(function)) is not None and path[0] == "content":
+        return "name", "arguments", path[1:]
+    if not isinstance(function, Mapping):
+        raise NotCompiled("a transform of another shape")
+    name, wanted = _path(function.get("name")), function.get("arguments")
+    if name is None:
+        raise NotCompiled("a transform of another shape: a name that is not what the model wrote")
+    if isinstance(wanted, Mapping):
+        raise NotCompiled("a transform of another shape: arguments that are put together")
+    arguments = _path(wanted)
+    if arguments is None:
+        raise NotCompiled("a transform of another shape: arguments that are not what the model wrote")
+    if not field.get("transform_each"):
+        if name[0] != "content" or arguments[0] != "content":
+            raise NotCompiled("a transform of another shape: name or arguments out of a pattern")
+        name, arguments = name[1:], arguments[1:]
+    if not name or not arguments or name[:-1] != arguments[:-1]:
+        raise NotCompiled("a transform of another shape: name and arguments stand in different places")
+    return name[-1], arguments[-1], name[:-1]
+
+
+def _path(text: Any) -> tuple[str, ...] | None:
+    """The keys of a placeholder, `{content.a.b}`."""
+    found = _PLACEHOLDER.fullmatch(text) if isinstance(text, str) else None
+    return None if found is None else tuple(found[1].split("."))
+
+
+def _anchor(field: Mapping[str, Any], kind: str) -> str:
+    """The text of `open` or `close`, or of a pattern that is nothing but a text."""
+    literal, pattern = field.get(kind), field.get(f"{kind}_pattern")
+    if isinstance(literal, list) and literal:
+        if len(literal) > 1:
+            raise NotCompiled(f"several texts in {kind}")
+        literal = literal[0]
+    if isinstance(literal, str) and literal:
+        return _short(literal)
+    if isinstance(pattern, str):
+        return _short(_plain(pattern))
+    raise NotCompiled(f"no {kind}")
+
+
+def _short(text: str) -> str:
+    """The text, if it can be a marker."""
+    if len(text) > _MAX_TEXT:
+        raise NotCompiled(f"a marker of more than {_MAX_TEXT} characters")
+    return text
+
+
+def _plain(pattern: str) -> str:
+    """The text of a pattern that is one, white space as one character each. Raises NotCompiled."""
+    if len(pattern) > _MAX_PATTERN:
+        raise NotCompiled(f"a pattern of more than {_MAX_PATTERN} characters")
+    text, at = "", 0
+    while at < len(pattern):
+        space = _SPACES.match(pattern, at)
+        if space is not None:
+            text += "\n" if "n" in space[0] else "" if space[0].rstrip("?")[-1:] in "*}" else " "
+            at = space.end()
+            continue
+        char = pattern[at]
+        if char == "\\":
+            if at + 1 >= len(pattern) or pattern[at + 1].isalnum():
+                raise NotCompiled(f"the pattern {pattern[:60]}")
+            char, at = pattern[at + 1], at + 1
+        elif char in ".^$*+?{}[]()|" and not (char == "{" and pattern[at + 1 : at + 2] in {'"', ""}):
+            raise NotCompiled(f"the pattern {pattern[:60]}")
+        text += char
+        at += 1
+        if pattern[at : at + 1] in set("*+?"):
+            raise NotCompiled(f"the pattern {pattern[:60]}")
+    return text
