@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -89,7 +88,9 @@ def test_it_runs_a_command_and_tells_what_it_printed(
     assert len(gateway.backend.seen) == 2
 
 
-def test_it_applies_a_patch_that_its_grammar_is_a_constraint_for(open_gateway: OpenGateway, tmp_path: Path) -> None:
+def test_it_applies_a_patch_of_the_custom_tool_whose_grammar_the_model_is_shown(
+    open_gateway: OpenGateway, tmp_path: Path
+) -> None:
     patch = '*** Begin Patch\n*** Add File: made.txt\n+a "quoted" \\\\ line\n+\n*** End Patch\n'
     call = registry.get("qwen3_coder").render_calls([ToolCall("apply_patch", json.dumps({"input": patch}))])
     gateway = open_gateway(lambda body: "Done." if "made.txt" in str(body["messages"]) else call, format="qwen3_coder")
@@ -97,9 +98,7 @@ def test_it_applies_a_patch_that_its_grammar_is_a_constraint_for(open_gateway: O
     events = run(gateway, tmp_path, "Make a file.", "-m", "gpt-5.5")
     assert said(events)[-1] == "Done."
     assert (tmp_path / "work" / "made.txt").read_text() == 'a "quoted" \\\\ line\n\n'
-    asked = gateway.backend.bodies[0]["response_format"]["format"]["tags"]
-    (held,) = [tag["content"]["json_schema"] for tag in asked if "apply_patch" in tag["begin"]]
-    assert re.search(held["properties"]["input"]["pattern"], patch)
+    assert "begin_patch" in str(gateway.backend.bodies[0]["messages"][0])  # the grammar, as a description
 
 
 def test_a_refusal_of_the_backend_is_shown_once(open_gateway: OpenGateway, tmp_path: Path) -> None:
