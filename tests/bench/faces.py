@@ -1,8 +1,5 @@
-"""Time a chunk that a face adds: Messages and Responses, against chat completions.
-
-By itself: what turns the events of a chat completion into the face's. On its way: what the same stream costs more on
-the face than as a chat completion, with all that sends it; answers of a face always hold the usage, so the chat
-completion is asked for it, too.
+"""Time a chunk that a face adds: what the same stream costs more on Messages and Responses than as a chat completion,
+with all that sends it. Answers of a face always hold the usage, so the chat completion is asked for it, too.
 """
 
 from __future__ import annotations
@@ -11,7 +8,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.apis.fed import MessagesFace, ResponsesFace
 from toolcall_middleware import ToolCallMiddleware
 
 from . import material, measure
@@ -21,7 +17,6 @@ from .report import Table
 _FUNCTION = material.write_file_tool()["function"]
 _HEAD: dict[str, Any] = {"model": "m", "stream": True}
 _ASKED = "What does the report of the station say, and is any of it wrong? " * 4
-_GOES_ON = b'"choices":[{'  # what is in the first event that says anything
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "Messages": (
         "/v1/messages",
@@ -68,28 +63,9 @@ def _case(table: Table, what: str, case: Case, client: measure.Client, repeats: 
     asked = material.request([material.write_file_tool()], stream_options={"include_usage": True})
     chat = case.run(app, asked)
     runs: list[Callable[[], float]] = [chat, on_face, case.decode()]
-    chat_time, face_time, decode_time, own_time = measure.best([*runs, _alone(app, asked, client)], repeats)
-    for name, added, goal in ((", by itself", own_time, "<= 2"), (", on its way", face_time - chat_time, "")):
-        table.add(what + name, f"{added / len(case.pieces) * 1e9:.0f}", f"{added / decode_time:.2f}", goal)
-
-
-def _alone(app: ToolCallMiddleware, asked: bytes, client: measure.Client) -> Callable[[], float]:
-    """The face without a host, fed with what leaves for the chat completion."""
-    events = [data for data in measure.answer(app, asked) if data]
-    first = next(place for place, data in enumerate(events) if _GOES_ON in data) + 1
-    new = MessagesFace if client.path.endswith("messages") else ResponsesFace
-
-    def run() -> float:
-        face = new()
-        face.request(client.body)
-        for data in events[:first]:
-            face.feed(data)
-        begin = measure.clock()
-        for data in events[first:-1]:  # the last one holds the end of the answer
-            face.feed(data)
-        return measure.clock() - begin
-
-    return run
+    chat_time, face_time, decode_time = measure.best(runs, repeats)
+    added = face_time - chat_time
+    table.add(what, f"{added / len(case.pieces) * 1e9:.0f}", f"{added / decode_time:.2f}", "")
 
 
 def _check(answer: bytes, written: str) -> None:

@@ -54,7 +54,7 @@ def completion_body(
     fields["add_special_tokens"] = False
     if stop:
         fields["stop"] = _stops(given.get("stop"), stop)
-    # llama.cpp's own word for it: a text completion of its has no special token else, and no call behind one.
+    # llama.cpp drops special tokens from a text completion unless `preserved_tokens` names them; calls begin with such.
     if preserved and _PRESERVED not in fields and openai.read_value(fields.get("skip_special_tokens")) is False:
         fields[_PRESERVED] = list(preserved)
     _name_schema(fields, llama_cpp=llama_cpp)
@@ -134,7 +134,7 @@ class CompletionAnswer:
         try:
             return b"".join(map(self._event, self._events.feed(data)))
         except TooLargeError:
-            return self._events.rest()  # whose limit is told by who reads this
+            return self._events.rest()  # the reader of these bytes reports the limit
 
     def finish(self) -> bytes:
         """The stream is over: an event that lacks its end."""

@@ -195,7 +195,7 @@ class ResponseWriter(BlockWriter):
             case Block.CALL:
                 assert call is not None  # noqa: S101 - a block of a call has one
                 tool = self._asked.names.by_offered.get(call.name) or ClientTool(Kind.FUNCTION, call.name)
-                made = {Kind.FUNCTION: _Call, Kind.CUSTOM: _Custom}.get(tool.kind, _Local)
+                made = {Kind.FUNCTION: _CallItem, Kind.CUSTOM: _CustomItem}.get(tool.kind, _LocalItem)
                 self._item = made(self, index, tool=tool, call_id=call.id)
         self.emit("response.output_item.added", {"output_index": index, "item": self._item.fields("in_progress")})
 
@@ -453,7 +453,7 @@ class _Drawn(_Item):
         self._writer.emit("response.image_generation_call.completed", self._place)
 
 
-class _Call(_Item):
+class _CallItem(_Item):
     """A call of a function."""
 
     prefix = "fc"
@@ -465,7 +465,7 @@ class _Call(_Item):
         self._tool = tool
         self._call_id = call_id
         self.head = _delta_head(self.delta_event, self._place)
-        self.plain = Arguments if type(self) is _Call else None
+        self.plain = Arguments if type(self) is _CallItem else None
 
     def fields(self, status: str) -> dict[str, Any]:
         return {**self._known(status), "arguments": "".join(self.pieces)}
@@ -490,7 +490,7 @@ class _Call(_Item):
         self._writer.emit("response.function_call_arguments.done", said)
 
 
-class _Custom(_Call):
+class _CustomItem(_CallItem):
     """A call of a custom tool, whose input is free text.
 
     One that is cut off is never told to be done: nothing in a text says that its end is missing, and clients run what
@@ -521,7 +521,7 @@ class _Custom(_Call):
         self._writer.emit("response.custom_tool_call_input.done", {**self._place, "input": written})
 
 
-class _Local(_Call):
+class _LocalItem(_CallItem):
     """A call whose item holds no arguments but what they say: it is known when they are complete."""
 
     prefix = "lc"
