@@ -3,7 +3,7 @@
 The request becomes a chat completion as any other; that is what guards and limits read, and what the exchange asks the
 upstream with. Where the exchange changes nothing of it, the upstream gets the client's own bytes instead. Its answer
 becomes a chat completion as ever, for the same guards; the bytes that it came in are kept here (`tape`, `whole`), and
-the face sends those, with the calls that the exchange emits.
+the face sends those as far as the exchange lets their calls pass.
 
 A host hands the passage on under `PASSAGE` in the scope of the chat completion.
 """
@@ -23,6 +23,13 @@ from ..wire import openai
 PASSAGE = "toolcall.passage"
 _NOT_COMPARED = frozenset({"stream_options", "toolcall", "request_options", DEFERRED_FIELD})
 """How the exchange wants its chunks, and what is meant for it alone."""
+
+
+class Taped(msgspec.Struct, frozen=True, gc=False):
+    """An event of the upstream's answer. raw: all its bytes. value: its data."""
+
+    raw: bytes
+    value: Mapping[str, Any]
 
 
 class Passage:
@@ -59,12 +66,10 @@ class Passage:
         """The client's own headers, as far as they are about the API."""
         self.keeps_ids = True
         """Calls leave with the upstream's ids, by which they are known in its answer."""
-        self.keeps_text = True
-        """Text leaves as the upstream wrote it, beside calls too."""
         self.used = False
         """The upstream got the client's bytes, in the last request to it."""
-        self.tape: deque[tuple[bytes, Mapping[str, Any]]] = deque()
-        """The bytes and the data of the upstream's events, until the writer reads them."""
+        self.tape: deque[Taped] = deque()
+        """The events of the upstream's answer that have not left for the client."""
         self.whole: tuple[int, bytes] | None = None
         """Status and body of the upstream's answer, where it is no stream."""
         self._chat = chat
@@ -80,7 +85,7 @@ class Passage:
         """An event of the upstream's answer, before what it says is a chunk."""
         if value.get("type") == "content_block_start":
             self._count([value.get("content_block")])
-        self.tape.append((raw, value))
+        self.tape.append(Taped(raw, value))
 
     def note_whole(self, status: int, data: bytes) -> None:
         """The same for a whole answer."""

@@ -11,6 +11,8 @@ import httpx
 import pytest
 
 from tests.apis.faces.messages_upstream import CALL, READ, THOUGHT, Start, Upstream, ask, body, events, message, spelled
+from toolcall_middleware.answer.operations import Content, Finished, Opened
+from toolcall_middleware.apis.messages.client.face import MessagesFace
 
 TEXT: dict[str, Any] = {"type": "text", "text": "Let me look it up."}
 TAIL: dict[str, Any] = {"type": "text", "text": "That was all."}
@@ -131,10 +133,18 @@ def test_a_tool_without_arguments_is_called(streamed: Read) -> None:
     assert got == [call, {**call, "id": "toolu_2"}]
 
 
-def test_a_call_in_the_text_stays_text(streamed: Read) -> None:
-    """A model that has calls of its own writes them there."""
-    written = text('Well. <tool_call>\n{"name": "Read", "arguments": {"path": "/a"}}\n</tool_call> So.')
-    assert streamed(written, CALL) == ([written, CALL], "tool_use")
+def test_calls_of_one_id_are_two_calls(streamed: Read) -> None:
+    got, _ = streamed(CALL, {**SECOND, "id": CALL["id"]})
+    assert [block["input"] for block in got] == [CALL["input"], SECOND["input"]]
+    assert len({block["id"] for block in got}) == 2
+
+
+def test_a_call_in_the_text_is_one(streamed: Read) -> None:
+    written = '<tool_call>\n{"name": "Read", "arguments": {"path": "/a"}}\n</tool_call>'
+    got, reason = streamed(text("Well. " + written))
+    assert got[0] == text("Well. ")
+    assert [(block["name"], block["input"]) for block in got[1:]] == [("Read", {"path": "/a"})]
+    assert reason == "tool_use"
 
 
 def test_blocks_of_a_stream_stay_where_they_were(streamed: Read) -> None:
@@ -161,16 +171,36 @@ def test_blocks_of_a_whole_answer_stay_where_they_were(start: Start) -> None:
     [
         ([TEXT, UNKNOWN], [TEXT, text(SHOWN)]),
         ([THOUGHT, UNKNOWN, SECOND], [THOUGHT, text(SHOWN), SECOND]),
-        ([UNKNOWN, TAIL], [text(TAIL["text"] + SHOWN)]),
+        ([UNKNOWN, TAIL], [text(SHOWN), TAIL]),
     ],
 )
-def test_a_refused_call_of_a_whole_answer_is_text(
+def test_a_refused_call_of_a_whole_answer_is_text_where_it_was(
     start: Start, told: list[dict[str, Any]], expected: list[dict[str, Any]]
 ) -> None:
     _, url = start(Upstream(json.dumps(message(*told)).encode()))
     answer = ask(url, body()).json()
     assert answer["content"] == expected
     assert answer["stop_reason"] == ("tool_use" if SECOND in expected else "end_turn")
+
+
+def test_text_after_half_a_thought_is_sent_where_the_exchange_ends_the_answer() -> None:
+    face = MessagesFace(native=True)
+    face.request(body(stream=True))
+    passage, writer = face.passage, face.writer
+    assert passage is not None
+    assert writer is not None
+    passage.used = True
+    for raw in events(TEXT, THOUGHT)[:7]:
+        passage.note(raw, json.loads(raw.splitlines()[1][6:]))
+    for step in (Opened(), Content("Other words."), Finished("stop")):
+        writer.take(step)
+        if isinstance(step, Content):
+            half = writer.leaving()
+            writer.take(Content(" And more."))
+    writer.end(None, {})
+    got, _ = blocks_of(httpx.Response(200, content=half + writer.leaving()))
+    assert [block["type"] for block in got] == ["text", "thinking", "text"]
+    assert "".join(block.get("text", "") for block in got) == "Other words. And more."
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def prepare_passage(passage: Passage, scope: Scope, settings: Settings) -> None:
     that are not allowed, and for tools that stand where no guard looks.
     """
     settings = _with_options(passage.body, settings)
-    passage.keeps_ids, passage.keeps_text = not settings.rewrite_ids, settings.prose == "keep"
+    passage.keeps_ids = not settings.rewrite_ids
     body = one_reading(without_overrides(passage.body))
     if is_guarded(settings):
         fields = read_fields(body)

@@ -156,6 +156,22 @@ class MessageWriter(BlockWriter):
         if self.begun and not self.over:
             self._out.append(PING)
 
+    @property
+    def is_in_call(self) -> bool:
+        """Whether the open block is of a call whose arguments may go on."""
+        return self.call is not None
+
+    def close_block(self) -> None:
+        """End the open block; what follows begins another."""
+        self._finish_blocks(complete=True)
+        self._plain = None
+
+    def place(self) -> int:
+        """End the open block and return the index of a block that another writer writes."""
+        self.close_block()
+        self._content.append({})
+        return len(self._content) - 1
+
     def _head(self) -> dict[str, Any]:
         return {"id": self._id, "type": "message", "role": "assistant", "model": self._asked.model}
 
