@@ -138,7 +138,7 @@ class Exchange:
         return self._talk.report if self._talk is not None else ()
 
     def let_go(self) -> None:
-        """Free what was read of the request, in steps (wire/letting_go.py). Nothing may come behind it."""
+        """Free what was read of the request, in steps. Nothing may come behind it."""
         self._conversation.let_go()
 
     def receive(self, event: Event) -> Sequence[Action]:

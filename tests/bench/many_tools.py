@@ -45,27 +45,29 @@ class Counted:
 
 @dataclass(slots=True)
 class Score:
-    """Counts of one row. seconds: wall time of the answers. refused: requests that the backend's window cannot hold."""
+    """Counts of one row. seconds: wall time of the answers. refused: requests that the backend's window
+    cannot hold. counted: answers whose prompt tokens are known.
+    """
 
     asked: int = 0
     right: int = 0
     named: int = 0
     no_call: int = 0
     refused: int = 0
+    counted: int = 0
     tokens: int = 0
     requests: int = 0
     seconds: float = 0.0
 
     def row(self, name: str) -> str:
         """A row of the table."""
-        answered = max(1, self.asked - self.refused)
         cells = (
             name,
             f"{self.right} of {self.asked}",
             str(self.named),
             str(self.refused),
             str(self.no_call),
-            f"{self.tokens // answered:,}",
+            f"{self.tokens // max(1, self.counted):,}",
             f"{self.requests / max(1, self.asked):.2f}",
             f"{self.seconds / max(1, self.asked):.1f}",
         )
@@ -131,6 +133,7 @@ async def run(url: str, questions: Sequence[Question], limit: int, count: int, b
                     score.no_call += 1
                     continue
                 response.raise_for_status()
+                score.counted += 1
                 score.tokens += answer["usage"]["prompt_tokens"]
                 made = answer["choices"][0]["message"].get("tool_calls") or []
                 calls = [ToolCall(one["function"]["name"], one["function"]["arguments"]) for one in made]

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.json_schema import types
 from toolcall_middleware.json_schema.pointer import Scope
-from toolcall_middleware.json_schema.types import ALL, STRING, types_of
-from toolcall_middleware.parsing.values.typing import argument_types
+from toolcall_middleware.json_schema.types import ALL, STRING, TypeReader, types_of
+from toolcall_middleware.parsing.values.typing import ArgumentTypes, argument_types
 
 ROOT: dict[str, Any] = {
     "$defs": {
@@ -123,3 +123,26 @@ def test_alternatives_that_refer_to_each_other_are_read_once(monkeypatch: pytest
     read.clear()
     types_of(wide, Scope(wide))
     assert len(read) <= types._MAX_SCHEMAS
+
+
+def test_many_keys_of_a_wide_schema_are_looked_up_in_bounded_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model chooses how many keys it writes, and the client what lies behind each."""
+    layers: dict[str, Any] = {"0": {"type": "string"}}
+    for level in range(1, 7):
+        layers[str(level)] = {"anyOf": [{"$ref": f"#/$defs/{level - 1}", "title": str(i)} for i in range(60)]}
+    tool = {
+        "anyOf": [{"properties": {}, "additionalProperties": {"$ref": "#/$defs/6"}} for _ in range(60)],
+        "$defs": layers,
+    }
+    read = 0
+    real = TypeReader._types
+
+    def counted(self: TypeReader, *given: Any) -> Any:
+        nonlocal read
+        read += 1
+        return real(self, *given)
+
+    monkeypatch.setattr(TypeReader, "_types", counted)
+    types = ArgumentTypes(tool)
+    assert {frozenset(types.of(f"key{i}")) for i in range(40)} <= {STRING, ALL}
+    assert read <= 2048

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from toolcall_middleware import read_calls
-from toolcall_middleware.formats import markup
+from toolcall_middleware.formats import markup, registry
+from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.family import Family
 from toolcall_middleware.formats.syntax.json import Json
+from toolcall_middleware.model import Tool, ToolSet
+from toolcall_middleware.parsing.events import CallArgs
 
 TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {"command": {}}}}}
@@ -76,3 +79,14 @@ def test_what_only_looks_like_it_is_text(shown: str) -> None:
     for pieces in (text, list(text)):
         answer = read_calls(pieces, TOOLS, format="auto")
         assert (answer.text, answer.calls) == (text, [])
+
+
+def test_a_member_that_is_too_long_to_be_held_is_no_argument() -> None:
+    """Its end alone would be no JSON."""
+    tools = ToolSet.of([Tool("f", "", {"type": "object", "properties": {"city": {"type": "string"}}})])
+    parser = registry.get("hermes").parser(tools, ParserOptions())
+    long = "x" * ((1 << 20) + 5000)
+    text = f'<tool_call>{{"name": "f", "city": "{long}"}}</tool_call>'
+    events = [event for i in range(0, len(text), 4096) for event in parser.feed(text[i : i + 4096])]
+    events += parser.finish()
+    assert "".join(event.text for event in events if isinstance(event, CallArgs)) == "{}"

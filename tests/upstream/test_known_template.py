@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +15,9 @@ from tests.helpers.fakes import Answer, TextBackend
 from tests.hosts.proxy.proxy_servers import serving
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.formats.template import at_hand
+from toolcall_middleware.hosts.middleware import backend_questions
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
+from toolcall_middleware.upstream.backend_memory import DOUBTFUL_SECONDS, REMEMBERED_SECONDS, BackendMemory
 
 from .test_tool_budget import PATHS, body_of
 
@@ -145,20 +146,38 @@ async def test_a_question_that_is_refused_has_no_line_in_the_log(caplog: pytest.
     assert not any("refused" in record.getMessage() for record in caplog.records)
 
 
+async def test_a_server_that_starts_is_asked_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[float] = []
+    real = BackendMemory.note
+
+    def note(self: BackendMemory, model: str, fact: Any, *, value: Any = True, seconds: float = 600.0) -> None:
+        noted.append(seconds)
+        real(self, model, fact, value=value, seconds=seconds)
+
+    monkeypatch.setattr(BackendMemory, "note", note)
+    await ask(ToolCallMiddleware(LlamaCpp("Fine.", props={}, status=503), **UNASKED))
+    assert noted[0] == DOUBTFUL_SECONDS
+    noted.clear()
+    await ask(ToolCallMiddleware(LlamaCpp("Fine.", props={}, status=404), **UNASKED))
+    assert noted[0] == REMEMBERED_SECONDS
+
+
+async def test_a_silent_question_for_a_template_costs_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_questions, "_COUNT_SECONDS", 0.05)
+
+    class Silent(LlamaCpp):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http" and scope["method"] == "GET":
+                await asyncio.Event().wait()
+            await super().__call__(scope, receive, send)
+
+    async with asyncio.timeout(10):
+        response = await ask(ToolCallMiddleware(Silent("Fine."), **UNASKED))
+    assert response.status_code == 200
+
+
 @pytest.mark.slow
 async def test_deriving_does_not_hold_the_event_loop() -> None:
-    longest = last = 0.0
-    over = False
-
-    async def watch() -> None:
-        nonlocal longest, last
-        last = time.perf_counter()
-        while not over:
-            await asyncio.sleep(0.01)
-            now = time.perf_counter()
-            longest, last = max(longest, now - last), now
-
-    watching = asyncio.create_task(watch())
     seen: list[str] = []
     real = at_hand.of_props
 
@@ -175,6 +194,5 @@ async def test_deriving_does_not_hold_the_event_loop() -> None:
     try:
         await ask(ToolCallMiddleware(LlamaCpp(CALL), **UNASKED))
     finally:
-        at_hand.of_props, over = real, True
-    await watching
+        at_hand.of_props = real
     assert seen[0] == "thread"

@@ -135,10 +135,7 @@ class BlockWriter(ABC):
 
     def _finish_blocks(self, *, complete: bool) -> None:
         """Nothing more comes. complete: the block that is open now has all of its text."""
-        if self.call is not None:
-            self.call, waiting, self._waiting = None, self._waiting, []
-            for step in waiting:
-                self._say(step)
+        self._close_call(complete=False)
         self._end_block(complete=complete)
 
     def _say(self, step: Step) -> None:
@@ -156,11 +153,11 @@ class BlockWriter(ABC):
                 self._add(blank)
         self._add(step)
 
-    def _close_call(self) -> None:
+    def _close_call(self, *, complete: bool = True) -> None:
         """The arguments are over: what waited for that goes on. The block is closed by the next one, or the end."""
         if self.call is None:
             return
-        self.call, self._complete = None, True
+        self.call, self._complete = None, complete
         waiting, self._waiting = self._waiting, []
         for step in waiting:
             self._say(step)

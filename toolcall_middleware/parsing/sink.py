@@ -17,13 +17,10 @@ class ArgumentsReader(Protocol):
 
     `run` reads a whole piece of text and gives what leaves. None: it cannot, or not quickly, and is given the same to
     `leave`, which says what leaves and what of the text is not part of the arguments, or cannot be told from it yet.
-    `tail`: text that was given before and is not decided on.
     """
 
     @property
     def done(self) -> bool: ...
-    @property
-    def tail(self) -> str: ...
 
     def run(self, text: str, /) -> str | None: ...
     def leave(self, text: str, /) -> tuple[str, str]: ...

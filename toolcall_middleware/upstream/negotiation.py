@@ -30,7 +30,7 @@ from .backend_memory import (
     speaks_of_calls,
 )
 from .constraints import ConstraintLadder, ConstraintRequest, answer_schema
-from .tool_support import FACT, ToolSupport, refuses_tools, support_of
+from .tool_support import FACT, NATIVE, ToolSupport, refuses_tools, support_of
 
 _log = logging.getLogger("toolcall_middleware")
 _STREAM_OPTIONS = "stream_options"
@@ -58,7 +58,6 @@ OPTIONAL = {
 }
 """Fields that agents send to all models alike and that an answer can do without, and the words that refuse them."""
 _LIMITS = ("max_tokens", "max_completion_tokens")
-_NATIVE = frozenset({ToolSupport.CALLS, ToolSupport.SHOWN})
 
 
 class Next(enum.Enum):
@@ -105,7 +104,7 @@ class Negotiation:
         if self._auto and (chat.choice.must_call or not own_answer):
             support = self.support
             self.is_trial = support is None and chat.offers_tools
-            self.native = support is None or support in _NATIVE
+            self.native = support is None or support in NATIVE
         if own_answer and chat.choice.must_call:
             self.extra["response_format"] = None  # a call must come: there is no other answer
         self._ask_for_numbers()

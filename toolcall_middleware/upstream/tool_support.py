@@ -26,13 +26,14 @@ from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..usage.upstream_tokenizer import Question
 from ..wire import openai
-from .backend_memory import BackendMemory, Fact, Topic
+from .backend_memory import DOUBTFUL_SECONDS, REMEMBERED_SECONDS, BackendMemory, Fact, Topic
 
 _log = logging.getLogger("toolcall_middleware")
 FACT = Fact(Topic.TOOLS)
 WINDOW = Fact(Topic.WINDOW)
 TEMPLATE = Fact(Topic.TEMPLATE)
 _UNKNOWN_WINDOW = 0
+_SERVER_ERROR = 500
 _LEAST_GROWTH = 3  # tokens: a template may write the time of day, and no tool is as short
 _TOOL_WORDS = ("tool", "function", "extra inputs", "extra fields", "unknown field", "unrecognized", "jinja")
 _STATUSES = frozenset({400, 404, 422, 500, 501})  # by which tools are refused
@@ -61,7 +62,7 @@ class ToolSupport(enum.StrEnum):
     DOUBTED = "doubted"  # tools of one request were refused: the backend is to be asked again
 
 
-_NATIVE = frozenset({ToolSupport.CALLS, ToolSupport.SHOWN})
+NATIVE = frozenset({ToolSupport.CALLS, ToolSupport.SHOWN})
 
 
 class Told(NamedTuple):
@@ -78,7 +79,9 @@ class Evidence(NamedTuple):
     window: int | None = None
     """In tokens."""
     props: Any = None
-    """What `/props` says, where its template is wanted."""
+    """What `/props` says; None where it says nothing."""
+    is_sure: bool = True
+    """The backend answered: it was neither silent nor starting."""
 
 
 Questions = Generator[Question, "Told | None", Evidence]
@@ -105,6 +108,7 @@ class PendingProof:
         lacks_window = self.window and self.memory.recall(self.model, WINDOW) is None
         lacks_support = self.support and self.memory.recall(self.model, FACT) in {None, ToolSupport.DOUBTED}
         lacks_template = self.template and self.memory.recall(self.model, TEMPLATE) is None
+        lacks_template = lacks_template and self.memory.recall(self.model, FACT) not in NATIVE
         return lacks_window or lacks_support or lacks_template
 
     def questions(self) -> Questions:
@@ -119,20 +123,25 @@ class PendingProof:
         support = None
         if self.support and (support := _support_in_props(told)) is None:
             support = yield from _support(self.model)
-        return Evidence(support, window, told if self.template and support not in _NATIVE else None)
+        return Evidence(support, window, told, is_sure=props is not None and props.status < _SERVER_ERROR)
 
-    def derive(self, evidence: Evidence) -> str:
+    def derive(self, evidence: Evidence) -> str | None:
         """The template of these props, by the name that it has from now on. Empty where it derives no family, or there
-        is none. Takes seconds: not for an event loop.
+        is none; None where it is not wanted. Takes seconds: not for an event loop.
         """
+        if not self.template or evidence.support in NATIVE:
+            return None
+        if evidence.props is None:
+            return ""
         from ..formats.template import at_hand
 
         return at_hand.of_props(self.model, evidence.props)
 
     def learn(self, evidence: Evidence, template: str | None = None) -> None:
-        """Remember what the answers showed. template: what `derive` returned, None where it was not asked."""
+        """Remember what the answers showed. template: what `derive` returned."""
         if template is not None:
-            self.memory.note(self.model, TEMPLATE, value=template)
+            seconds = REMEMBERED_SECONDS if evidence.is_sure else DOUBTFUL_SECONDS
+            self.memory.note(self.model, TEMPLATE, value=template, seconds=seconds)
         if self.window:
             self.memory.note(self.model, WINDOW, value=evidence.window or _UNKNOWN_WINDOW)
             size = "no window is known" if evidence.window is None else f"a window of {evidence.window} tokens"
@@ -161,7 +170,7 @@ def proof_for(chat: ChatRequest, settings: Settings, memory: BackendMemory) -> P
     known = support_of(chat, settings, memory)
     support = settings.mode == "auto" and known in {None, ToolSupport.DOUBTED}
     window = settings.tools_budget == "auto" and memory.recall(chat.model, WINDOW) is None
-    by_prompt = settings.mode == "prompt" or (settings.mode == "auto" and known not in _NATIVE)
+    by_prompt = settings.mode == "prompt" or (settings.mode == "auto" and known not in NATIVE)
     template = by_prompt and _may_show_template(settings) and memory.recall(chat.model, TEMPLATE) is None
     template = template and models.family(chat.model) is None
     wanted = support or window or template

@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from tests.helpers.fakes import TextBackend
-from toolcall_middleware import SettingsError
+from toolcall_middleware import SettingsError, ToolCallMiddleware
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder, Limits
 
@@ -433,3 +433,15 @@ async def test_every_api_works_over_an_upstream_of_any_base_address(
             await client.post("/v1/embeddings", json={"model": "m", "input": "hi"})
     wanted = {f"{base}/chat/completions", f"{base}/models", f"{base}/embeddings"}
     assert asked - {path for path in asked if path.endswith("/tokenize")} == wanted
+
+
+async def test_a_body_within_the_limit_may_grow_by_what_we_write() -> None:
+    upstream = FakeTransport()
+    forwarder = Forwarder("http://up.example", timeout=PATIENCE, limits=Limits(body=400), transport=upstream)
+    app = ToolCallMiddleware(forwarder, mode="prompt", format="hermes", max_request_bytes=400)
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [tool]}
+    headers = [(b"content-type", b"application/json")]
+    scope = scope_of(method="POST", path="/v1/chat/completions", headers=headers)
+    await ask(app, scope, json.dumps(body).encode())
+    assert len(upstream.bodies[0]) > 400

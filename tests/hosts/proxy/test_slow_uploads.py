@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import importlib.util
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,6 @@ from tests.helpers.fakes import TextBackend
 from tests.helpers.stream_rules import check_error
 from toolcall_middleware import Settings, ToolCallError
 from toolcall_middleware.hosts.http.bodies import Upload
-from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.router import Router
 from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
 from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
@@ -181,18 +180,6 @@ async def test_a_slow_but_steady_upload_may_take_longer_than_the_timeout() -> No
     assert took > 2 * LIMIT
     assert said.startswith(b"HTTP/1.1 200 ")
     assert b'"tool_calls"' in said
-
-
-class Early(httpx.AsyncBaseTransport):
-    """Answers without reading the request's body, and takes its time."""
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        async def written() -> AsyncIterator[bytes]:
-            yield b"ea"
-            await asyncio.sleep(2 * LIMIT)
-            yield b"rly"
-
-        return httpx.Response(200, content=written())
 
 
 async def test_only_the_time_in_which_the_client_is_waited_for_counts() -> None:

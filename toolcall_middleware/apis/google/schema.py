@@ -11,6 +11,7 @@ The schema is hostile input: its depth, and what it costs after references are r
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from ...errors import ToolCallError
@@ -28,7 +29,8 @@ _IMPOSSIBLE = (
     "not", "if", "then", "else", "dependentSchemas", "dependentRequired", "dependencies", "contains",
     "$dynamicRef", "$recursiveRef",
 )  # fmt: skip
-_NUMBERS = ("minItems", "maxItems", "minimum", "maximum")
+_TIGHTER: dict[str, Callable[..., Any]] = {"minItems": max, "maxItems": min, "minimum": max, "maximum": min}
+_NUMBERS = tuple(_TIGHTER)
 _FORMATS = frozenset({"float", "double", "int32", "int64", "date-time", "date", "time"})
 _DESCRIBED = (
     "format", "pattern", "minLength", "maxLength", "minProperties", "maxProperties", "exclusiveMinimum",
@@ -146,13 +148,17 @@ class _Writer:
         sizes = sum(len(one.get(name, ())) for one in (first, second) for name in ("properties", "required"))
         self._allowance.take(cost=1 + (sizes >> 4))
         merged = {**second, **first}
+        for name, tighter in _TIGHTER.items():
+            if name in first and name in second:
+                merged[name] = tighter(first[name], second[name])
         if "required" in first and "required" in second:
             merged["required"] = list(dict.fromkeys([*first["required"], *second["required"]]))
         if "properties" in first and "properties" in second:
             own, other = first["properties"], second["properties"]
             shared = {name: self._both(own[name], other[name]) for name in own.keys() & other.keys()}
             merged["properties"] = {**own, **other, **shared}
-        if first.get("additionalProperties") is False and second.get("properties"):
+        closed = first.get("additionalProperties") is False and second.get("additionalProperties") is not False
+        if closed and second.get("properties"):
             # A closed object that another one extends: what people mean is both lists of properties.
             del merged["additionalProperties"]
         return merged
@@ -161,13 +167,15 @@ class _Writer:
 
     def _own(self, schema: Schema, path: str, depth: int) -> Schema:
         """The schema without its references and `allOf`."""
-        written = {name: schema[name] for name in _NUMBERS if isinstance(schema.get(name), int | float)}
+        written = {name: schema[name] for name in _NUMBERS if type(schema.get(name)) in {int, float}}
         self._type(schema, written, path)
         self._items(schema, written, path, depth)
         self._properties(schema, written, path, depth)
         for name in ("anyOf", "oneOf"):
             branches = [one for one in _list(schema.get(name)) if one is not False]
-            if branches and "anyOf" not in written:
+            if branches and "anyOf" in written:
+                self._fault("oneOf beside anyOf", f"{path}.oneOf")
+            elif branches:
                 written["anyOf"] = [
                     self.schema(one, f"{path}.{name}[{i}]", depth + 1) for i, one in enumerate(branches)
                 ]
@@ -181,7 +189,7 @@ class _Writer:
         if given is None:
             return
         names = given if isinstance(given, list) else [given]
-        if not all(isinstance(name, str) and name in _NAMES_OF_TYPES for name in names):
+        if not names or not all(isinstance(name, str) and name in _NAMES_OF_TYPES for name in names):
             self._fault("type", f"{path}.type")
             return
         if schema.get("nullable") is True and "null" not in names:  # OpenAPI's
@@ -199,7 +207,7 @@ class _Writer:
         allowed = given if isinstance(given, list) else [given]
         listed: dict[str, list[Any]] = {}
         for value in values:
-            kind = _TYPES[type(value)]
+            kind = "integer" if isinstance(value, float) and value.is_integer() else _TYPES[type(value)]
             if given is None or kind in allowed or (kind in _LISTED - {"string"} and "number" in allowed):
                 listed.setdefault(kind, []).append(value)
         branches: list[Schema] = []
@@ -239,7 +247,7 @@ class _Writer:
         if required:
             self._allowance.take(cost=sum(map(len, required)) >> 7)
             written["required"] = required
-        others = schema.get("additionalProperties")
+        others = schema.get("additionalProperties", schema.get("unevaluatedProperties"))
         patterns = schema.get("patternProperties")
         if isinstance(patterns, dict) and patterns:
             if not set(patterns) <= _MATCHES_ALL or len(patterns) > 1:
@@ -252,7 +260,7 @@ class _Writer:
 
     def _describe(self, schema: Schema, written: Schema) -> None:
         """`format`, `title` and `description`, with the limits that have no keyword there."""
-        if schema.get("format") in _FORMATS:
+        if isinstance(schema.get("format"), str) and schema["format"] in _FORMATS:
             written["format"] = schema["format"]
         limits = {name: schema[name] for name in _DESCRIBED if name not in written and name in schema}
         told = {name: json.dumps(value, ensure_ascii=False) for name, value in limits.items() if _is_short(value)}

@@ -54,7 +54,6 @@ _DELTAS = {
     Refusal: "response.refusal.delta",
     ReasoningText: "response.reasoning_text.delta",
 }
-_PARTS = {Content: "output_text", Refusal: "refusal", ReasoningText: "reasoning_text"}
 
 
 class ResponseWriter(BlockWriter):

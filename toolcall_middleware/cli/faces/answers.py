@@ -241,7 +241,7 @@ class _Reader:
     def count(self, usage: Any, prompt: str, completion: str, *more: str) -> None:
         """The usage, from its names on this API. more: what of the prompt is counted beside it."""
         if isinstance(usage, dict) and type(usage.get(prompt)) is int and type(usage.get(completion)) is int:
-            read = usage[prompt] + sum(usage.get(name) or 0 for name in more)
+            read = usage[prompt] + sum(value for name in more if type(value := usage.get(name)) is int)
             total = usage.get("total_tokens", read + usage[completion])
             self.answer.usage = dict(zip(_COUNTS, (read, usage[completion], total), strict=True))
 

@@ -46,7 +46,8 @@ def of_props(model: str, props: object) -> str:
         checkpoint = sources.of_props(place, props)
     except SettingsError:
         return ""
-    name = f"{sources.PROPS}:{hashlib.sha256(checkpoint.template.source.encode()).hexdigest()[:12]}"
+    source = checkpoint.template.source.encode("utf-8", "surrogatepass")
+    name = f"{sources.PROPS}:{hashlib.sha256(source).hexdigest()[:12]}"
     sources.remember(name, place, props)
     return name if _logged(name).family is not None else ""
 

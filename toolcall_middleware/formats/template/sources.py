@@ -22,6 +22,7 @@ CACHE = "cache"
 """The source that is Hugging Face's cache, by the name of the model that each request asks for."""
 PROPS = "props"
 """The source that is the upstream's `/props`."""
+_PROPS_READ = ("chat_template_tool_use", "chat_template", "bos_token", "eos_token")
 _FILES = ("chat_template.jinja", "chat_template.json", "tokenizer_config.json")
 _props: dict[str, tuple[str, Any]] = {}
 """Addresses of servers, with the URL and the value of their `/props`."""
@@ -83,7 +84,7 @@ def of_props(url: str, props: Any) -> Checkpoint:
 def remember(source: str, url: str, props: Any) -> None:
     """Has `find` give the checkpoint that the server at `source` serves, by its `/props`. Raises SettingsError."""
     of_props(url, props)
-    _props[source] = url, props
+    _props[source] = url, {name: props[name] for name in _PROPS_READ if name in props}
 
 
 def _of_folder(folder: Path) -> Checkpoint:

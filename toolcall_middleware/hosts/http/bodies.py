@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope
 
 from ...errors import ToolCallError
 from ...wire.openai import read_object
-from .headers import values_of, with_length, without
+from .headers import MEASURED, values_of, with_length, without
 from .offload import CODED, LARGE, offloaded
 
 _FRAME = 2
@@ -250,8 +250,10 @@ async def collect(
 
     Raises ToolCallError for more than `limit` bytes, and for a body that does not come in time (see Upload). Nothing is
     read of one that says in `scope` that it is too large. After the first thousand messages they are merged, because a
-    body in pieces of one byte would take hundreds of times its size.
+    body in pieces of one byte would take hundreds of times its size. A body that we wrote has no limit: the
+    client's had one.
     """
+    limit = None if MEASURED in scope else limit
     if declares_more(scope, limit):
         raise _too_large(limit)
     upload = Upload(within)

@@ -136,13 +136,17 @@ def with_length(scope: Scope, length: int) -> Headers:
     return [*without(scope.get("headers", ()), _LENGTH_HEADERS), (b"content-length", b"%d" % length)]
 
 
+MEASURED = "toolcall.measured"
+"""A key of the scope: the client's body was within its limit before it was written anew."""
+
+
 def scope_for_body(scope: Scope, length: int, *, identity: bool = False) -> Scope:
     """`scope` for a body of `length` bytes that is at hand; `identity`: the answer has to be read."""
     dropped = _LENGTH_HEADERS | ({b"expect", b"accept-encoding"} if identity else {b"expect"})
     headers = [*without(scope.get("headers", ()), dropped), (b"content-length", b"%d" % length)]
     if identity:
         headers.append((b"accept-encoding", b"identity"))
-    return {**scope, "headers": headers}
+    return {**scope, "headers": headers, MEASURED: True}
 
 
 def request_scope(scope: Scope, length: int) -> Scope:

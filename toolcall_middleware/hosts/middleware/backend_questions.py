@@ -30,7 +30,7 @@ from ..http.paths import normal_path
 from ..http.request_record import RECORD, record_of
 
 _COUNT_SECONDS = 2.0
-"""For all questions about one answer: its end waits for them."""
+"""For all questions about one answer, whose end waits for them, and for that after a template alone."""
 _PROOF_SECONDS = 20.0
 """For all questions about one model, which may have to be loaded first: requests wait for them."""
 _ATTEMPTS = 2
@@ -79,7 +79,7 @@ def scope_of(scope: Scope, paths: tuple[str, ...], question: Question) -> Scope:
     """The client's scope for a question, whose path is beside `/v1`: inference servers have there what is not OpenAI's.
 
     A question without a path keeps the client's. Its record is a copy without an id: what becomes of the question is
-    nothing of the client's request, and has no line in the log.
+    nothing of the client's request, and a refusal has no line in the log.
     """
     scope = scope_for_body(scope, len(question.body), identity=True)
     query = b""
@@ -116,17 +116,13 @@ class ToolProofs:
         async with lock:
             if proof.is_due:
                 evidence = await _answered(proof, app, scope, paths)
-                derives = evidence.props is not None
-                template = (
-                    await asyncio.to_thread(proof.derive, evidence) if derives else "" if proof.template else None
-                )
-                proof.learn(evidence, template)
+                proof.learn(evidence, await asyncio.to_thread(proof.derive, evidence))
 
 
 async def _answered(proof: PendingProof, app: ASGIApp, scope: Scope, paths: tuple[str, ...]) -> Evidence:
     questions = proof.questions()
     loop = asyncio.get_running_loop()
-    end = loop.time() + _PROOF_SECONDS
+    end = loop.time() + (_PROOF_SECONDS if proof.support or proof.window else _COUNT_SECONDS)
     told: Told | None = None
     try:
         question = next(questions)

@@ -49,7 +49,6 @@ class StringArguments:
     What does not begin like an object is collected and read as a whole.
     """
 
-    tail = ""
     stuck = doubtful = is_empty = False  # see `JsonReader`
     __slots__ = (
         "_bare",

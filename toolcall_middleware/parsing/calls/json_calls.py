@@ -377,7 +377,7 @@ class _Call:
 
     def _json(self, kind: str) -> Steps[str]:
         """A value as JSON. A key, a name or an id is short."""
-        c, reader, read = self.c, JsonReader(), 0
+        c, reader, read, skipped = self.c, JsonReader(), 0, False
         out: list[str] = []
         self.half = (kind, out)
         while True:
@@ -393,12 +393,13 @@ class _Call:
                 break
             if kind == "skip" and read > _MAX_OTHER:
                 out.clear()
+                skipped = True
             elif kind != "skip" and read >= _MAX_NAME:
                 raise _Broken
         reader.close(out)
         self.half = None
         self.repaired = self.repaired or reader.repaired
-        return "".join(out)
+        return "" if skipped else "".join(out)
 
     def _decoded(self, kind: str, key: str = "") -> Steps[object]:
         text = yield from self._json(kind)

@@ -17,7 +17,7 @@ from ...json_schema.types import STRING
 from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import WHITE_SPACE
 from ..values.json_spelling import quoted
-from ..values.typing import Place, Places, json_of, types_at
+from ..values.typing import Place, Places, json_of
 
 _TAG = re.compile(r"[ \t\r\n]{0,64}<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>")
 _TAG_PART = re.compile(r"[ \t\r\n]{0,64}(?:</?[^<>]{0,560})?")
@@ -153,7 +153,6 @@ class _Elements:
 
     __slots__ = ("_begins", "_first", "_mark", "_out", "_pending", "_places", "_root", "_streams", "stack")
     done = False
-    tail = ""
 
     def __init__(self, parameters: Mapping[str, object], mark: str) -> None:
         self._mark = mark
@@ -235,7 +234,7 @@ class _Elements:
 
     def _open(self, name: str) -> None:
         place = self._child(name)
-        types = types_at(place)
+        types = self._places.types(place)
         if not self.stack:
             if self._pending is not None and self._pending[0] != name:
                 self._flush()

@@ -48,7 +48,6 @@ class SlotValue:
     """
 
     done = False
-    tail = ""
     __slots__ = (
         "_begun",
         "_crlf",

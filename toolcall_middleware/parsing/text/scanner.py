@@ -135,8 +135,7 @@ class Scanner:
             self._note_passed()
         markup.cut = cut
         if sink.flow is not None:
-            out.carry = sink.flow.tail
-            sink.flow = None
+            sink.flow, out.carry = None, ""
         text, out.carry = out.carry, ""
         self._scan(markup.without_half_close(text), last=True)
         late = self._thought.take_late()

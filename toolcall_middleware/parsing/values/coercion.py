@@ -14,7 +14,7 @@ from typing import Any
 from ...json_schema.pointer import Scope
 from ...json_schema.types import types_of
 from .json_spelling import decode
-from .typing import Place, Places, choices_at, expanded, reading, types_at
+from .typing import Place, Places, choices_at, expanded, reading
 
 _OUTSIDE = re.compile(r"[\"{}\[\],]")
 _PLAIN = re.compile(r"(?:[^\"\\]++|\\.)*+", re.DOTALL)
@@ -121,7 +121,7 @@ class Coercion:
             out.append('"')
             return end
         place = self._next_place()
-        if place is None or ("string" in types_at(place) and choices_at(place) is None):
+        if place is None or ("string" in self._places.types(place) and choices_at(place) is None):
             out.append('"')
         else:
             self._held, self._place = ['"'], place

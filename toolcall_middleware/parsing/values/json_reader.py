@@ -129,7 +129,6 @@ class _At:
 class JsonReader:
     """Reads one value. `feed` until `done`; `close` to end it early."""
 
-    tail = ""
     __slots__ = ("_at", "_steps")
 
     def __init__(self, ends: tuple[str, ...] = ()) -> None:

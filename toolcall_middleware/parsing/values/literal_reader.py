@@ -21,7 +21,7 @@ from ..cursor import Steps
 from ..patterns import WHITE_SPACE, anywhere
 from .json_reader import CLOSERS, LISTS, MATES, MEMBERS, OPEN, SET, SHUT, Brackets
 from .json_spelling import LITERALS, python_escape, quoted, repaired_number
-from .typing import argument_types, json_of, literal
+from .typing import ArgumentTypes, json_of, literal
 
 _T = TypeVar("_T")
 
@@ -76,8 +76,8 @@ class _At:
     """What a reader is at: the text at hand, and what is open."""
 
     __slots__ = (
-        "by_position", "closer", "cut", "declared", "done", "empty", "held", "i", "in_text", "inner", "is_key", "last",
-        "notation", "offered", "out", "parts", "positional", "quote", "raw", "repaired", "s", "schema", "stack",
+        "argument_types", "by_position", "closer", "cut", "declared", "done", "empty", "held", "i", "in_text", "inner",
+        "is_key", "last", "notation", "offered", "out", "parts", "positional", "quote", "raw", "repaired", "s", "stack",
         "state", "types",
     )  # fmt: skip
 
@@ -86,7 +86,7 @@ class _At:
     ) -> None:
         self.notation = notation
         self.closer = CLOSERS[opening]  # the bracket that ends the call
-        self.schema = schema
+        self.argument_types = ArgumentTypes(schema)
         properties = schema.get("properties") if schema else None
         self.declared: list[str] = list(properties) if isinstance(properties, Mapping) else []
         self.offered = offered
@@ -145,7 +145,7 @@ class _At:
         self.state = _COLON
         self.types, self.by_position = ALL, False
         if not self.stack or self.stack == [MEMBERS]:
-            self.types = argument_types(self.schema, key)
+            self.types = self.argument_types.of(key)
             self.positional += 1
 
     def put_key(self, key: str) -> None:
@@ -181,7 +181,6 @@ class LiteralReader:
 
     __slots__ = ("_at", "_steps")
     stuck = False
-    tail = ""
 
     def __init__(
         self, notation: Notation, opening: str, schema: Mapping[str, Any] | None, offered: Callable[[str], bool]

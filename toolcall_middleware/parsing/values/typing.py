@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from ...json_schema.pointer import Scope
-from ...json_schema.types import ALL, STRING, types_of
+from ...json_schema.types import ALL, STRING, TypeReader
 from .json_reader import JsonReader
 from .json_spelling import NUMBER, WORDS, decode, quoted, repaired_number
 
@@ -38,33 +38,59 @@ Place = tuple[tuple[Any, Scope], ...] | None
 # -- what may be here ------------------------------------------------------------------------------------------------
 
 
-def types_at(place: Place) -> frozenset[str]:
-    """The JSON types that are admitted."""
+def types_at(place: Place, reader: TypeReader | None = None) -> frozenset[str]:
+    """The JSON types that are admitted. reader: of the same document, which keeps what it has read."""
     if place is None:
         return ALL
-    return frozenset().union(*(types_of(schema, scope) for schema, scope in place))
+    types = (reader or TypeReader()).types
+    return frozenset().union(*(types(schema, scope) for schema, scope in place))
+
+
+class ArgumentTypes:
+    """The types that are admitted for the parameters of a tool, looked up for one call.
+
+    The schemas of the whole object are looked for once, and each of the others is read once: a model may write any
+    number of keys.
+    """
+
+    def __init__(self, parameters: Mapping[str, Any] | None) -> None:
+        self._root: Place = None if parameters is None else ((parameters, Scope(parameters)),)
+        self._reader = TypeReader()
+        self._holders: Place = None
+        self._is_read = False
+
+    def of(self, name: str) -> frozenset[str]:
+        """The types of the parameter `name`."""
+        if not self._is_read:
+            self._is_read = True
+            self._holders = _holders(self._root, "object", self._reader)
+        return types_at(_member(self._holders, name), self._reader)
 
 
 def argument_types(parameters: Mapping[str, Any] | None, name: str) -> frozenset[str]:
-    """The types that are admitted for the parameter `name` of a tool."""
-    return ALL if parameters is None else types_at(inner_place(((parameters, Scope(parameters)),), name))
+    """The types that are admitted for one parameter of a tool."""
+    return ArgumentTypes(parameters).of(name)
 
 
-def inner_place(place: Place, key: str | None) -> Place:
-    """What may be the value of `key` in an object, or an item of an array (None)."""
+def _holders(place: Place, kind: str, reader: TypeReader) -> Place:
+    """The schemas of a value of this kind, an array or an object; None where that is not plain."""
     found: list[tuple[Any, Scope]] = []
     for schema, scope in place or ():
         options = expanded(schema, scope)
         if options is None:
             return None
-        for option, at in options:
-            kinds = types_of(option, at)
-            if ("array" if key is None else "object") not in kinds:
-                continue
-            value = _items(option) if key is None else _property(option, key)
-            if value is None:
-                return None
-            found.append((value, at))
+        found += [(option, at) for option, at in options if kind in reader.types(option, at)]
+    return tuple(found) or None
+
+
+def _member(holders: Place, key: str | None) -> Place:
+    """What may be the value of `key` in an object, or an item of an array (None)."""
+    found: list[tuple[Any, Scope]] = []
+    for option, at in holders or ():
+        value = _items(option) if key is None else _property(option, key)
+        if value is None:
+            return None
+        found.append((value, at))
     return tuple(found[:_MAX_OPTIONS]) or None
 
 
@@ -73,19 +99,25 @@ class Places:
 
     def __init__(self) -> None:
         self._lookups = 0
+        self._reader = TypeReader()
         # Each entry keeps the place whose identity is its key.
         self._known: dict[tuple[int, str | None], tuple[Place, Place]] = {}
 
     def inner(self, place: Place, key: str | None) -> Place:
-        """See `inner_place`. None, too, after many look-ups."""
+        """What may be the value of `key` in an object, or an item of an array. None, too, after many look-ups."""
         asked = id(place), key
         if place is None or asked in self._known:
             return None if place is None else self._known[asked][1]
         self._lookups += 1
-        found = None if self._lookups > _MAX_LOOKUPS else inner_place(place, key)
+        kind = "array" if key is None else "object"
+        found = None if self._lookups > _MAX_LOOKUPS else _member(_holders(place, kind, self._reader), key)
         if len(self._known) < _MAX_KNOWN:
             self._known[asked] = place, found
         return found
+
+    def types(self, place: Place) -> frozenset[str]:
+        """The JSON types that are admitted there."""
+        return types_at(place, self._reader)
 
 
 def _items(schema: Any) -> Any:
@@ -135,6 +167,7 @@ def expanded(schema: Any, scope: Scope) -> Place:
 def choices_at(place: Place) -> list[Any] | None:
     """The values of `enum` and `const`, where each schema that admits a string has them; else None."""
     found: list[Any] = []
+    reader = TypeReader()
     for schema, scope in place or ():
         options = expanded(schema, scope)
         if options is None:
@@ -144,7 +177,7 @@ def choices_at(place: Place) -> list[Any] | None:
                 found += option["enum"]
             elif "const" in option:
                 found.append(option["const"])
-            elif "string" in (types := types_of(option, at)):
+            elif "string" in (types := reader.types(option, at)):
                 return None
             elif "null" in types:
                 found.append(None)

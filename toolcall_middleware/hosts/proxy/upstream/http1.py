@@ -288,13 +288,15 @@ class Connection(asyncio.BufferedProtocol):
             self._answer.clean = False
 
     async def _taken(self, seconds: float | None) -> None:
-        """Wait until most of what was written is taken, or nothing more need be."""
-        try:
-            async with asyncio.timeout(seconds):
-                while self._write_paused and not self.lost and not self._fault and not self._is_answered():
+        """Wait until most of what was written is taken, or nothing more need be; each `seconds` some has to be."""
+        while self._write_paused and not self.lost and not self._fault and not self._is_answered():
+            left = self._transport.get_write_buffer_size()
+            try:
+                async with asyncio.timeout(seconds):
                     await self._wait(None)
-        except TimeoutError:
-            raise httpx.WriteTimeout("nothing was taken") from None
+            except TimeoutError:
+                if self._transport.get_write_buffer_size() >= left:
+                    raise httpx.WriteTimeout("nothing was taken") from None
 
     def _is_answered(self) -> bool:
         """Whether the rest of the request need not be sent: it is refused, or its answer is whole."""

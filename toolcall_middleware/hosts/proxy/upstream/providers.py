@@ -361,7 +361,7 @@ class CallIdCodec:
             await self._app(scope, receive, send)
             return
         try:
-            body, _ = await collect(receive, scope, limit=self._max_request_bytes, within=self._upload_timeout)
+            body = (await collect(receive, scope, limit=self._max_request_bytes, within=self._upload_timeout))[0]
             if body is None:  # the client went away
                 return
             body = await offloaded(len(body), with_ids, body, self._form)
