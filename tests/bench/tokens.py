@@ -25,7 +25,8 @@ from typing import Any
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli.demo import local
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
-from toolcall_middleware.usage.tokenizers.base import APPROXIMATE, Tokenizer, load, read_prompt
+from toolcall_middleware.usage.tokenizers.base import APPROXIMATE, Tokenizer, read_prompt
+from toolcall_middleware.usage.tokenizers.vocabularies import load
 
 from . import material, measure
 from .measure import App, Message, Receive, Send

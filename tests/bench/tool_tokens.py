@@ -19,7 +19,7 @@ from toolcall_middleware.formats.prompt.escaping import dump_spaced
 from toolcall_middleware.formats.prompt.tools_typescript import declared
 from toolcall_middleware.model import Tool
 from toolcall_middleware.upstream.tool_budget import LIMITS, compact, find_tools, shortened
-from toolcall_middleware.usage.tokenizers.base import load
+from toolcall_middleware.usage.tokenizers.vocabularies import load
 
 _CLIENTS = Path(__file__).parents[1] / "clients_data"
 _FORMATS = ("json", "hermes", "llama3_json", "mistral_v11", "qwen3_coder", "harmony", "deepseek_v3", "pythonic")

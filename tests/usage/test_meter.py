@@ -12,7 +12,7 @@ from tests.helpers.stream_rules import check_stream
 from toolcall_middleware.usage.meter import UsageMeter
 from toolcall_middleware.usage.tap import UsageTap
 from toolcall_middleware.usage.tokenizers.base import APPROXIMATE, read_prompt
-from toolcall_middleware.usage.tokenizers.tiktoken_tokenizer import TiktokenTokenizer
+from toolcall_middleware.usage.tokenizers.vocabularies import of_tiktoken
 from toolcall_middleware.wire import openai
 
 from ..response.streams import DONE, HEAD, chunk, event, role, says, stream
@@ -250,7 +250,7 @@ def test_reasoning_in_the_text_is_told_apart(texts: list[str], reasoning: int | 
 
 def test_what_is_written_beside_the_content_counts() -> None:
     def beside(**message: Any) -> dict[str, Any]:
-        counted = meter(tokenizer=TiktokenTokenizer(encoding()))
+        counted = meter(tokenizer=of_tiktoken(encoding()))
         fields = openai.read_object(json.dumps({"role": "assistant", "content": None, **message}).encode())
         assert counted.wrote_beside(fields or {}) == bool(message)
         total = counted.total()
@@ -269,7 +269,7 @@ def test_what_is_written_beside_the_content_counts() -> None:
 
 
 def test_choices_are_counted_each_for_itself() -> None:
-    counted = meter(tokenizer=TiktokenTokenizer(encoding()))
+    counted = meter(tokenizer=of_tiktoken(encoding()))
     for piece in ("He", "ll", "o"):
         for choice in (0, 1):
             counted.wrote(piece, choice)
@@ -280,7 +280,7 @@ def test_choices_are_counted_each_for_itself() -> None:
 
 @pytest.mark.slow
 def test_a_long_answer_is_counted_in_blocks_and_not_kept() -> None:
-    tokenizer = TiktokenTokenizer(encoding())
+    tokenizer = of_tiktoken(encoding())
     text = "Hello world, this is a sentence of some words. " * 20_000
     counted = meter(tokenizer=tokenizer)
     tracemalloc.start()

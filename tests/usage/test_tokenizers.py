@@ -18,20 +18,20 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.errors import SettingsError
 from toolcall_middleware.installed import install_command
+from toolcall_middleware.lru_cache import LRUCache
 from toolcall_middleware.usage.tokenizers.base import (
     APPROXIMATE,
     BLOCK,
-    CountCache,
     Prompt,
+    TemplateError,
+    Tokenizer,
     blocks,
     estimate,
     last_seam,
-    load,
     read_prompt,
 )
-from toolcall_middleware.usage.tokenizers.chat_template import ChatTemplate, TemplateError, read_template
-from toolcall_middleware.usage.tokenizers.hf_tokenizer import HfTokenizer
-from toolcall_middleware.usage.tokenizers.tiktoken_tokenizer import TiktokenTokenizer
+from toolcall_middleware.usage.tokenizers.chat_template import ChatTemplate, read_template
+from toolcall_middleware.usage.tokenizers.vocabularies import load, of_hf, of_tiktoken
 
 from .tiny import byte_level, encoding, save_model
 
@@ -76,7 +76,7 @@ def test_tools_and_calls_cost_in_every_way_of_counting() -> None:
     plain = prompt({"role": "assistant", "content": "x"})
     calling = prompt({"role": "assistant", "content": "x", "tool_calls": [call]})
     offering = prompt({"role": "assistant", "content": "x"}, tools=[{"type": "function", "function": {"name": "w"}}])
-    for tokenizer in (APPROXIMATE, TiktokenTokenizer(encoding())):
+    for tokenizer in (APPROXIMATE, of_tiktoken(encoding())):
         least = tokenizer.count_prompt(plain).tokens
         assert tokenizer.count_prompt(calling).tokens > least + 8
         assert tokenizer.count_prompt(offering).tokens > least + 8
@@ -230,11 +230,14 @@ def test_files_that_are_wrong_are_told_by_name(tmp_path: Path) -> None:
 
 
 def test_a_vocabulary_that_puts_a_space_before_each_text_is_counted_in_one_piece() -> None:
-    from tokenizers import Tokenizer, models, pre_tokenizers
+    import tokenizers
+    from tokenizers import models, pre_tokenizers
 
-    made = Tokenizer(models.Unigram([("<unk>", 0.0), ("▁", -1.0), *((chr(at), -2.0) for at in range(33, 127))], 0))
+    made = tokenizers.Tokenizer(
+        models.Unigram([("<unk>", 0.0), ("▁", -1.0), *((chr(at), -2.0) for at in range(33, 127))], 0)
+    )
     made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=False)
-    tokenizer = HfTokenizer(made)
+    tokenizer = of_hf(made)
     text = PROSE[:-1]
     assert tokenizer.count(text) == tokenizer.count_again(text) == len(made.encode(text, add_special_tokens=False))
 
@@ -243,7 +246,7 @@ def test_truncation_and_padding_of_a_file_do_not_count() -> None:
     made = byte_level()
     made.enable_truncation(5)
     made.enable_padding(length=100)
-    assert HfTokenizer(made).count("0123456789") == 10
+    assert of_hf(made).count("0123456789") == 10
 
 
 # -- templates -----------------------------------------------------------------------------------------------------
@@ -319,7 +322,7 @@ def test_blocks_are_the_text_and_not_too_long(text: str) -> None:
 @pytest.mark.parametrize("name", ["tiktoken", "hf"])
 def test_blocks_count_what_the_whole_counts(name: str) -> None:
     whole = encoding().encode_ordinary(PROSE) if name == "tiktoken" else byte_level().encode(PROSE).ids
-    tokenizer = TiktokenTokenizer(encoding()) if name == "tiktoken" else HfTokenizer(byte_level())
+    tokenizer = of_tiktoken(encoding()) if name == "tiktoken" else of_hf(byte_level())
     assert tokenizer.count(PROSE) == tokenizer.count_again(PROSE) == len(whole)
 
 
@@ -337,23 +340,24 @@ def test_a_prompt_that_begins_as_the_last_one_is_not_counted_again() -> None:
         counted.append(text)
         return len(text)
 
-    cache = CountCache(count)
+    tokenizer = Tokenizer(count, chars_at_once=1)
     turns = [{"role": "system", "content": PROSE}]
     for turn in range(5):
         turns.append({"role": "user", "content": f"Question {turn}: {PROSE[: 300 + turn]}"})
         text = "".join(f"<|im_start|>{each['content']}" for each in turns)
-        assert sum(map(cache.count, blocks(text))) == len(text)
+        assert tokenizer.count_again(text) == len(text)
     # Each turn counts its own end, not what was there before.
     assert sum(map(len, counted)) < len(text) + 5 * 3 * BLOCK
 
 
 def test_the_cache_is_bounded() -> None:
-    cache = CountCache(len, max_entries=10, max_chars=2000)
+    tokenizer = Tokenizer(len, chars_at_once=1, adds_up=False)
+    tokenizer.cache = LRUCache(max_entries=10, max_size=2000)
     for number in range(100):
-        assert cache.count(f"{number:0>100}") == 100
-    assert len(cache) <= 10
-    assert cache.count("x" * 5000) == 5000
-    assert len(cache) <= 10
+        assert tokenizer.count_again(f"{number:0>100}") == 100
+    assert len(tokenizer.cache) <= 10
+    assert tokenizer.count_again("x" * 5000) == 5000
+    assert len(tokenizer.cache) <= 10
 
 
 # -- on no event loop's time ---------------------------------------------------------------------------------------

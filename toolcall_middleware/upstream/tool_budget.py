@@ -29,7 +29,8 @@ from ..parsing.values.coercion import Coercion, needs_coercion
 from ..request.messages import calls_of
 from ..request.parse import ChatRequest
 from ..settings import Settings
-from ..usage.tokenizers.base import APPROXIMATE, load
+from ..usage.tokenizers.base import APPROXIMATE
+from ..usage.tokenizers.vocabularies import load
 from ..wire import openai
 from ..wire.openai import new_call_id
 from .backend_memory import BackendMemory

@@ -9,7 +9,8 @@ import msgspec
 from ..settings import Settings
 from ..wire.openai import FAILURES
 from .meter import UsageMeter
-from .tokenizers.base import APPROXIMATE, Count, Tokenizer, load
+from .tokenizers.base import APPROXIMATE, Count, Tokenizer
+from .tokenizers.vocabularies import load
 from .upstream_tokenizer import TOKENIZE, Questions, Refusals, ask_all
 
 

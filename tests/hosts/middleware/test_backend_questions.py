@@ -16,7 +16,7 @@ from tests.helpers.asgi_client import JSON_TYPE, SSE_TYPE, Client, Message, Rece
 from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.hosts.middleware import backend_questions
-from toolcall_middleware.usage.tokenizers.hf_tokenizer import HfTokenizer
+from toolcall_middleware.usage.tokenizers.vocabularies import load
 
 from ...response.streams import DONE, chunk, role, says, stream
 from ...usage.tiny import save_model
@@ -260,15 +260,15 @@ async def test_a_long_prompt_is_counted_in_a_thread(
     streamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: set[int] = set()
-    real = HfTokenizer._one
-
-    def one(self: HfTokenizer, text: str) -> int:
-        threads.add(threading.get_ident())
-        return real(self, text)
-
     tokenizer = f"hf:{save_model(tmp_path)}"
+    real = load(tokenizer)._one
+
+    def one(text: str) -> int:
+        threads.add(threading.get_ident())
+        return real(text)
+
     app = ToolCallMiddleware(Engine(answer=None if streamed else completion()), tokenizer=tokenizer)
-    monkeypatch.setattr(HfTokenizer, "_one", one)
+    monkeypatch.setattr(load(tokenizer), "_one", one)
     engine = Engine()
     short = await usage_of(engine, asking(streamed=streamed, tools=False), app)
     assert threads == {threading.get_ident()}

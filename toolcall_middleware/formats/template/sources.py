@@ -14,7 +14,7 @@ from typing import Any
 
 from ...errors import SettingsError
 from ...usage.tokenizers.chat_template import for_tools, read_json, read_text, special_tokens, template_source
-from ...usage.tokenizers.hf_tokenizer import hub_cache, in_hub_cache
+from ...usage.tokenizers.vocabularies import hub_cache, in_hub_cache
 from .render import ChatTemplate
 
 SETTING = "template"

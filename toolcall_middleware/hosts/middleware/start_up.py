@@ -29,7 +29,7 @@ from ...json_schema.validate_arguments import checker_for
 from ...request.parse import ChatRequest, read_request
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
-from ...usage.tokenizers.base import load
+from ...usage.tokenizers.vocabularies import load
 
 _SOUND_STARLETTE = (1, 0, 1)
 """CVE-2026-48710 is repaired since: https://github.com/Kludex/starlette/security/advisories/GHSA-86qp-5c8j-p5mr"""

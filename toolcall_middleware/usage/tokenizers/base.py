@@ -1,4 +1,4 @@
-"""What counts tokens: the interface for vocabularies, and the approximation that needs none.
+"""What counts tokens: with a vocabulary, or by the approximation that needs none.
 
 Long text is counted in blocks that come again: a prompt's beginning is the same at every turn of a conversation. A
 block ends before a single space between two words, where no common pre-tokenizer joins what is on both sides; so the
@@ -7,12 +7,11 @@ blocks' counts add up to the text's. They are cut from the beginning, so that te
 
 from __future__ import annotations
 
-import functools
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -30,81 +29,9 @@ _SLICE = 1 << 13  # characters
 _PAUSE = 2e-5  # seconds; a thread that only lets go, and takes hold again at once, wakes nobody
 
 
-class Tokenizer(Protocol):
-    """Counts with one vocabulary. Shared by all requests and their threads."""
-
-    chars_at_once: int
-    """How much may be counted on the event loop: what takes at most 5 ms."""
-    exact: bool
-    """Whether it has the vocabulary."""
-    end_tokens: int
-    """What an engine counts for the end of an answer that the model ended itself."""
-
-    special_tokens: Sequence[str]
-    """The special tokens of its vocabulary that no text may hold, as far as they are known."""
-    checkpoint: str | None
-    """The folder of its model, where that holds a chat template."""
-
-    def count(self, text: str, /) -> int:
-        """Tokens of a text that a model wrote."""
-        ...
-
-    def count_again(self, text: str, /) -> int:
-        """Tokens of a text that is likely to come again."""
-        ...
-
-    def count_prompt(self, prompt: Prompt, /) -> Count:
-        """Tokens of a prompt, what its chat template adds included."""
-        ...
-
-
 def estimate(text: str) -> int:
     """About how many tokens `text` is for a common vocabulary."""
     return sum(1 + (len(piece) - 1) // _LETTERS_A_TOKEN for piece in _PIECE.findall(text))
-
-
-class Approximate:
-    """Knows no vocabulary: every count is an estimate."""
-
-    chars_at_once = 1 << 15
-    exact = False
-    end_tokens = 0
-    special_tokens: Sequence[str] = ()
-    checkpoint: str | None = None
-
-    def count(self, text: str, /) -> int:
-        return _Slices().count(text)
-
-    def count_again(self, text: str, /) -> int:
-        return self.count(text)
-
-    def count_prompt(self, prompt: Prompt, /) -> Count:
-        return Count(count_messages(prompt, _Slices().count).tokens, exact=False)
-
-
-class _Slices:
-    """Estimates text in slices, between which other threads run.
-
-    A search through a long text is one step to the interpreter, in which no other thread has its turn: what is counted
-    in a thread would hold the event loop for as long. A library's own code lets go of it.
-    """
-
-    def __init__(self) -> None:
-        self._size = 0  # characters since the last pause
-
-    def count(self, text: str) -> int:
-        """About its tokens; one at least where there is any text."""
-        tokens = 0
-        for block in blocks(text, _SLICE):
-            self._size += len(block)
-            if self._size > Approximate.chars_at_once:  # more than anybody counts on the event loop
-                time.sleep(_PAUSE)
-                self._size = len(block)
-            tokens += estimate(block)
-        return max(1, tokens) if text else 0
-
-
-APPROXIMATE = Approximate()
 
 
 BLOCK = 2048
@@ -129,27 +56,6 @@ def last_seam(text: str) -> int:
     for found in _SEAM.finditer(text, max(0, at - BLOCK)):
         at = found.start()
     return at
-
-
-class CountCache:
-    """The last counted texts, bounded in number and characters. For threads."""
-
-    def __init__(self, count: Callable[[str], int], *, max_entries: int = 8192, max_chars: int = 8 << 20) -> None:
-        self._count = count
-        self._kept: LRUCache[str, int] = LRUCache(max_entries=max_entries, max_size=max_chars)
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def count(self, text: str) -> int:
-        """Its tokens, known or counted now."""
-        if len(text) < _WORTH_KEEPING:
-            return self._count(text)
-        tokens = self._kept.get(text)
-        if tokens is None:
-            tokens = self._count(text)
-            self._kept.put(text, tokens, size=len(text))
-        return tokens
 
 
 TOKENS_A_MESSAGE = 4
@@ -259,21 +165,123 @@ def _call_text(call: Any) -> str:
     return "".join(value for value in (function.get("name"), function.get("arguments")) if isinstance(value, str))
 
 
-@functools.lru_cache(maxsize=16)
-def load(setting: str) -> Tokenizer:
-    """The tokenizer that the setting names; once, for it takes up to seconds. `upstream` is not here: it is asked.
+class TemplateError(Exception):
+    """The template cannot render these messages."""
 
-    Raises SettingsError, naming the extra or the file that is missing. Nothing is ever downloaded.
+
+class Tokenizer:
+    """Counts with one vocabulary. Shared by all requests and their threads.
+
+    one: the tokens of a text, counted by a library that lets other threads run. chars_at_once: how much may be counted
+    on the event loop, which is what takes at most 5 ms. end_tokens: what an engine counts for the end of an answer that
+    the model ended itself. adds_up: the counts of a text's blocks are together the text's. special_tokens: those of the
+    vocabulary that no text may hold, as far as they are known, the longest first. render: makes a prompt's text and
+    raises TemplateError. own_form: without `render`, a constant for each message is what the chat form adds.
+    checkpoint: the folder of the model, where that holds a chat template.
     """
-    kind, _, name = setting.partition(":")
-    match kind:
-        case "tiktoken":
-            from .tiktoken_tokenizer import load_tiktoken
 
-            return load_tiktoken(name)
-        case "hf":
-            from .hf_tokenizer import load_hf
+    exact = True
+    """Whether it has the vocabulary."""
 
-            return load_hf(name)
-        case _:
-            return APPROXIMATE
+    def __init__(
+        self,
+        one: Callable[[str], int],
+        *,
+        chars_at_once: int,
+        end_tokens: int = 0,
+        adds_up: bool = True,
+        special_tokens: Sequence[str] = (),
+        render: Callable[[Prompt], str] | None = None,
+        own_form: bool = False,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.chars_at_once = chars_at_once
+        self.end_tokens = end_tokens
+        self.special_tokens = special_tokens
+        self.checkpoint = checkpoint
+        self._one = one
+        self._adds_up = adds_up
+        self._special = re.compile("|".join(map(re.escape, special_tokens))) if special_tokens else None
+        self._render = render
+        self._own_form = own_form
+        self.cache: LRUCache[str, int] = LRUCache(max_entries=8192, max_size=8 << 20)
+        """The last texts that are likely to come again, and their tokens."""
+
+    def count(self, text: str, /) -> int:
+        """Tokens of a text that a model wrote."""
+        return sum(map(self._one, blocks(text))) if self._adds_up else self._one(text)
+
+    def count_again(self, text: str, /) -> int:
+        """Tokens of a text that is likely to come again."""
+        if not self._adds_up:
+            return self._known(text)
+        return sum(self._known(block) for part in self._parts(text) for block in blocks(part))
+
+    def count_prompt(self, prompt: Prompt, /) -> Count:
+        """Tokens of a prompt, what its chat template adds included."""
+        # A picture is not in the text that a template makes.
+        if self._render is not None and all(isinstance(each["content"], str) for each in prompt.messages):
+            try:
+                return Count(self.count_again(self._render(prompt)), exact=True)
+            except TemplateError:
+                pass
+        counted = count_messages(prompt, self.count_again)
+        return Count(counted.tokens, counted.exact and self._own_form)
+
+    def _known(self, text: str) -> int:
+        """Its tokens, known or counted now."""
+        if len(text) < _WORTH_KEEPING:
+            return self._one(text)
+        tokens = self.cache.get(text)
+        if tokens is None:
+            tokens = self._one(text)
+            self.cache.put(text, tokens, size=len(text))
+        return tokens
+
+    def _parts(self, text: str) -> Iterator[str]:
+        """Cut before each special token: it ends what is before it, and messages begin with one in most templates."""
+        begin = 0
+        for found in self._special.finditer(text) if self._special is not None else ():
+            if found.start() > begin:
+                yield text[begin : found.start()]
+                begin = found.start()
+        if begin < len(text):
+            yield text[begin:]
+
+
+class Approximate(Tokenizer):
+    """Knows no vocabulary: every count is an estimate.
+
+    Text is estimated in slices, between which other threads run. A search through a long text is one step to the
+    interpreter, in which no other thread has its turn: a count in a thread would hold the event loop for as long.
+    """
+
+    exact = False
+
+    def count(self, text: str, /) -> int:
+        return self._in_slices()(text)
+
+    count_again = count
+
+    def count_prompt(self, prompt: Prompt, /) -> Count:
+        return Count(count_messages(prompt, self._in_slices()).tokens, exact=False)
+
+    def _in_slices(self) -> Callable[[str], int]:
+        """Counts texts one after another; one token at least where there is any text."""
+        since = 0  # characters since the last pause
+
+        def count(text: str) -> int:
+            nonlocal since
+            tokens = 0
+            for block in blocks(text, _SLICE):
+                since += len(block)
+                if since > self.chars_at_once:  # more than the event loop ever counts
+                    time.sleep(_PAUSE)
+                    since = len(block)
+                tokens += self._one(block)
+            return max(1, tokens) if text else 0
+
+        return count
+
+
+APPROXIMATE = Approximate(estimate, chars_at_once=1 << 15)

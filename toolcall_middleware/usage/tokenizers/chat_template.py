@@ -9,14 +9,10 @@ from typing import Any
 
 from ...errors import SettingsError
 from ...installed import install_command
-from .base import Prompt
+from .base import Prompt, TemplateError
 from .template_worker import compiled
 
 _MAX_BYTES = 4 << 20
-
-
-class TemplateError(Exception):
-    """The template cannot render these messages."""
 
 
 class ChatTemplate:
