@@ -38,6 +38,8 @@ def _choice() -> ChoiceAnswer:
 class Fed(Protocol):
     """A face that is fed with a chat answer."""
 
+    settings: Mapping[str, Any]
+
     @property
     def api(self) -> str: ...
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ..answer.writer import AnswerWriter
@@ -22,14 +23,12 @@ from .serial import BROKEN_OFF
 class FaceRequest:
     """A client's request as a chat completion.
 
-    body: the JSON of a chat completion. stream: whether the client asked for events. settings: options that this
-    request needs to be answered on its face (`{"reasoning_field": "reasoning"}`), weaker than what an operator set by
-    hand. dropped_tools: names of tools that nobody here can run and that are not offered to the model.
+    body: the JSON of a chat completion. stream: whether the client asked for events. dropped_tools: names of tools that
+    only a provider's servers can run, and that are not offered to the model.
     """
 
     body: bytes
     stream: bool
-    settings: Mapping[str, Any] = field(default_factory=dict)
     dropped_tools: tuple[str, ...] = ()
 
 
@@ -47,6 +46,8 @@ class Face(ABC):
 
     api: ClassVar[str]
     """`messages` or `responses`, as the header `x-toolcall` names it."""
+    settings: Mapping[str, Any] = MappingProxyType({"reasoning_field": "reasoning"})
+    """Options that an answer in this API needs, weaker than what an operator set by hand."""
 
     def __init__(self) -> None:
         self.writer: AnswerWriter | None = None

@@ -42,7 +42,7 @@ def _run(args: argparse.Namespace) -> int:
     if face is not None:
         try:
             request = face.request(body)
-            settings = settings.layer(dict(request.settings), f"the API {face.api}")
+            settings = settings.layer(dict(face.settings), f"the API {face.api}")
         except ToolCallError as refusal:
             raise UsageError(f"{args.file}: {refusal.param or refusal.code}: {refusal.message}") from None
         body = request.body

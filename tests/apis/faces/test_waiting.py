@@ -221,3 +221,27 @@ async def test_the_cut_of_the_backend_s_bytes_changes_nothing(path: str, size: i
     assert written in client.body
     assert "😀" in client.body.decode() or "\\ud83d" in client.body.decode()
     assert client.events[-1] == ("message_stop" if "messages" in path else "response.completed")
+
+
+@FACES
+@pytest.mark.usefixtures("impatient")
+async def test_one_message_is_sent_at_a_time(path: str) -> None:
+    """While an event for a client that waits is being sent, the backend's answer waits, and the other way round."""
+    backend = Slow(*whole("Hello", " there"))
+    client = Client(ToolCallMiddleware(backend), path, BODIES[path])
+    send, sending = client.send, 0
+
+    async def slowly(message: Message) -> None:
+        nonlocal sending
+        sending += 1
+        assert sending == 1
+        backend.go.set()  # the backend answers while the first event is being sent
+        await asyncio.sleep(0.03)
+        await send(message)
+        sending -= 1
+
+    client.send = slowly  # type: ignore[method-assign]
+    async with asyncio.timeout(5):
+        await client.run()
+    assert client.sent[0]["status"] == 200
+    assert client.events[-1] == ("message_stop" if "messages" in path else "response.completed")

@@ -35,7 +35,7 @@ def face_for(case: Case, name: str, *, stream: bool) -> tuple[MessagesFace, byte
     }
     face = MessagesFace()
     made = face.request(json.dumps(body).encode())
-    return face, made.body, Settings(**{**made.settings, "format": name})
+    return face, made.body, Settings(**{**face.settings, "format": name})
 
 
 def streamed(case: Case, name: str, reason: str) -> tuple[Received, Answered]:

@@ -58,7 +58,7 @@ def test_a_plain_request() -> None:
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    assert made.settings["reasoning_field"] == "reasoning"
+    assert MessagesFace().settings["reasoning_field"] == "reasoning"
     assert made.dropped_tools == ()
 
 

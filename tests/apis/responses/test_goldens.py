@@ -23,7 +23,7 @@ def asked(case: goldens.Case, settings: Settings, *, stream: bool) -> tuple[Resp
     face = ResponsesFace()
     body = {"model": "m", "input": "hi", "tools": tools, "stream": stream}
     request = face.request(json.dumps(body).encode())
-    exchange = Driven(settings.layer(dict(request.settings), "face"), BackendMemory())
+    exchange = Driven(settings.layer(dict(face.settings), "face"), BackendMemory())
     assert exchange.on_request(request.body) is not None
     return face, exchange
 

@@ -76,7 +76,7 @@ def test_a_stream_asks_for_usage() -> None:
 
 
 def test_thoughts_are_asked_for_in_their_own_field() -> None:
-    assert asked()[1].settings == {"reasoning_field": "reasoning"}
+    assert asked()[0].settings == {"reasoning_field": "reasoning"}
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def _requested(way: _Way, *, stream: bool) -> tuple[Fed, FaceRequest]:
 
 def _asked(way: _Way, settings: Settings, *, stream: bool) -> tuple[Fed, Driven]:
     face, request = _requested(way, stream=stream)
-    exchange = Driven(settings.layer(dict(request.settings), "face"), BackendMemory())
+    exchange = Driven(settings.layer(dict(face.settings), "face"), BackendMemory())
     assert exchange.on_request(request.body) is not None
     return face, exchange
 

@@ -135,13 +135,7 @@ class _Request:
         )
         body = encode(chat, "input")
         let_go(history.messages, items)
-        request = FaceRequest(
-            body=body,
-            stream=stream,
-            settings={"reasoning_field": "reasoning"},
-            dropped_tools=offered.dropped,
-        )
-        return request, asked
+        return FaceRequest(body=body, stream=stream, dropped_tools=offered.dropped), asked
 
     def _refuse_state(self) -> None:
         """What only a server with a memory can serve. Nothing is answered as if the earlier turns were not there."""

@@ -272,7 +272,7 @@ class ToolCallMiddleware:
             asked = await offloaded(len(body), read, body)
             if is_guarded(caller.settings):
                 await offloaded(len(body), check_unknown_fields, body, READ_BY_FACES)
-            settings = self._face_settings.of(caller.settings, face.api, asked)
+            settings = self._face_settings.of(caller.settings, face)
             passage = face.passage if isinstance(face, MessagesFace) else None
             if passage is not None:
                 await offloaded(len(body), prepare_passage, passage, scope, settings)

@@ -19,11 +19,16 @@ from ...face import Face, FaceReply, FaceRequest
 from ...passage import Passage
 from ..passed import passed_body
 from ..passed_stream import PassedWriter
-from .request import Asked, read_request
+from .request import read_request
 from .writer import JSON, Errors, MessageWriter, is_error
 
 _PATH = "/v1/messages"
 _COUNT = "/v1/messages/count_tokens"
+_SETTINGS: dict[str, Any] = {"reasoning_field": "reasoning", "arguments_as_object": False, "rewrite_ids": True}
+"""Options under which an answer can be written as Messages: thoughts beside the text, arguments as they are written,
+and ids of letters, digits, `_` and `-`."""
+_NATIVE = {name: value for name, value in _SETTINGS.items() if name != "rewrite_ids"}
+"""An upstream of this API has such ids; by them a call is known in its own answer."""
 _LATEST = 253_402_300_799  # the last second that a date can have
 
 
@@ -41,6 +46,7 @@ class MessagesFace(Face):
         super().__init__()
         self._inline = inline_tools
         self._native = native
+        self.settings = _NATIVE if native else _SETTINGS
         self.passage: Passage | None = None
         self.request_id = _new_id("req_")
         self._message_id = _new_id("msg_")
@@ -61,7 +67,7 @@ class MessagesFace(Face):
     def _read(self, body: bytes, *, counting: bool) -> FaceRequest:
         asked = read_request(body, counting=counting, inline=self._inline, native=self._native)
         self._errors.paths = {"messages": asked.messages, "tools": asked.tools, DEFERRED_FIELD: asked.deferred}
-        chat = self._chat_request(asked)
+        chat = FaceRequest(body=openai.encode(asked.chat), stream=asked.stream, dropped_tools=asked.dropped)
         self.writer = plain = MessageWriter(asked, self._message_id, self._errors)
         if self._native:
             self.passage = Passage(
@@ -75,12 +81,6 @@ class MessagesFace(Face):
             )
             self.writer = PassedWriter(self.passage, plain, self._errors, asked)
         return chat
-
-    @staticmethod
-    def _chat_request(asked: Asked) -> FaceRequest:
-        return FaceRequest(
-            body=openai.encode(asked.chat), stream=asked.stream, settings=asked.settings, dropped_tools=asked.dropped
-        )
 
     # -- a whole answer ----------------------------------------------------------------------------------------------
 

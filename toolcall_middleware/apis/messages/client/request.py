@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ....errors import ToolCallError
@@ -26,12 +26,6 @@ backends whose model does not think refuse the field, and Claude Code sends `hig
 
 _PASSED = ("toolcall", "request_options")
 _BYTES_A_TOKEN = 4
-
-SETTINGS: dict[str, Any] = {"reasoning_field": "reasoning", "arguments_as_object": False, "rewrite_ids": True}
-"""Options under which an answer can be written as Messages: thoughts beside the text, arguments as they are written,
-and ids of letters, digits, `_` and `-`."""
-_NATIVE = {name: value for name, value in SETTINGS.items() if name != "rewrite_ids"}
-"""An upstream of this API has such ids; by them a call is known in its own answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +52,6 @@ class Asked:
     unreadable: ToolCallError | None = None
     unproven: tuple[str, ...] = ()
     unoffered: tuple[tuple[str, str], ...] = ()
-    settings: dict[str, Any] = field(default_factory=lambda: dict(SETTINGS))
 
 
 def read_request(body: bytes, *, counting: bool = False, inline: bool = False, native: bool = False) -> Asked:
@@ -106,7 +99,6 @@ def read_request(body: bytes, *, counting: bool = False, inline: bool = False, n
         unreadable=conversation.unreadable,
         unproven=tuple(box.unproven),
         unoffered=tuple((tool.name, tool.path) for tool in box.unoffered),
-        settings=dict(_NATIVE if native else SETTINGS),
         estimate=_estimate(chat),
     )
 
