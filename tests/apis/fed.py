@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from tests.helpers.policies import policy as made_policy
+from tests.helpers.policies import written_whole
 from toolcall_middleware.answer.operations import Step
 from toolcall_middleware.apis.face import FaceReply, FaceRequest
 from toolcall_middleware.apis.messages.client import face as messages
 from toolcall_middleware.apis.responses import face as responses
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.model import ToolSet
-from toolcall_middleware.response.answer_form import no_completion, rewrite_whole
+from toolcall_middleware.response.answer_form import no_completion
 from toolcall_middleware.response.choice import ChoiceAnswer, Verbatim
 from toolcall_middleware.response.native_calls import NativeCalls
 from toolcall_middleware.response.said import StepEmitter
@@ -89,15 +90,12 @@ class _Fed:
         if status >= 400:
             return super().whole(status, headers, data)  # type: ignore[misc, no-any-return]
         try:
-            answer = rewrite_whole(data, _choice, UsageMeter(count=False), as_steps=True)
-            if answer is None:
+            made = written_whole(data, _choice, UsageMeter(count=False), writer=self.writer)
+            if made is None:
                 raise no_completion(data)
-            for step in answer.steps:
-                self.writer.take(step)
         except ToolCallError as error:
             return self.error(error)  # type: ignore[attr-defined, no-any-return]
-        self.writer.end(answer.usage, {})
-        return FaceReply(status=status, body=self.writer.whole(), headers=self.whole_headers())  # type: ignore[attr-defined]
+        return FaceReply(status=status, body=made[0], headers=self.whole_headers())  # type: ignore[attr-defined]
 
 
 class MessagesFace(_Fed, messages.MessagesFace):

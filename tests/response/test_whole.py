@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.policies import policy as made_policy
+from tests.helpers.policies import written_whole
 from tests.helpers.stream_rules import Answered, check_stream, check_whole, same_answer
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.response.answer_form import WholeAnswer, as_stream, rewrite_whole
-from toolcall_middleware.response.choice import ChoiceAnswer
+from toolcall_middleware.response.answer_form import as_stream
+from toolcall_middleware.response.choice import AnswerOutcome, ChoiceAnswer
 from toolcall_middleware.usage.meter import UsageMeter
 
 from .streams import ScriptParser, chat_stream, chunk, stream
@@ -36,17 +37,19 @@ def body(*contents: Any, reason: str | None = "stop", usage: Any = USAGE, **mess
     return json.dumps({**head, "choices": choices, "usage": usage}).encode()
 
 
-def rewritten(data: bytes, *, policy: dict[str, Any] | None = None, **options: Any) -> WholeAnswer | None:
+def rewritten(
+    data: bytes, *, policy: dict[str, Any] | None = None, **options: Any
+) -> tuple[bytes, AnswerOutcome] | None:
     def make_choice() -> ChoiceAnswer:
         return ChoiceAnswer(ScriptParser(), made_policy(**(policy or {})))
 
-    return rewrite_whole(data, make_choice, UsageMeter(), **options)
+    return written_whole(data, make_choice, **options)
 
 
 def whole(data: bytes, *, policy: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
     answer = rewritten(data, policy=policy, **options)
     assert answer is not None
-    made: dict[str, Any] = json.loads(answer.body)
+    made: dict[str, Any] = json.loads(answer[0])
     return made
 
 
@@ -104,15 +107,15 @@ def test_the_finish_reason_is_true(reason: str | None, text: str, due: str) -> N
 
 def test_unknown_fields_keep_their_bytes() -> None:
     data = (
-        f'{{{ODD},"id":"x","choices":[{{"index":0,{ODD},"message":{{"role":"assistant",{ODD},"content":"[f|{{}}]"}},'
+        f'{{{ODD},"id":"x","object":"y","created":1,"model":"m","choices":[{{"index":0,{ODD},"message":{{"role":"assistant",{ODD},"content":"[f|{{}}]"}},'
         f'"logprobs":{{"content":[1.0]}},"finish_reason":"stop"}}],"usage":{{"prompt_tokens":1,"completion_tokens":2,'
         f'"total_tokens":3,{ODD}}}}}'
     ).encode()
     answer = rewritten(data)
     assert answer is not None
-    assert answer.body.count(ODD.encode()) == 4
-    assert b'"logprobs":{"content":[1.0]}' in answer.body
-    assert list(json.loads(answer.body)) == list(json.loads(data))
+    assert answer[0].count(ODD.encode()) == 4
+    assert b'"logprobs":{"content":[1.0]}' in answer[0]
+    assert list(json.loads(answer[0])) == list(json.loads(data))
 
 
 @pytest.mark.parametrize("extra", [{"refusal": "no"}, {"reasoning": "hm"}, {"reasoning_content": "hm"}])
@@ -158,7 +161,7 @@ def test_the_deprecated_call_is_one() -> None:
 
 
 def test_calls_of_the_gateway_have_an_index() -> None:
-    calls = whole(body("[f|{}][g|{}]"), indexed=True)["choices"][0]["message"]["tool_calls"]
+    calls = whole(body("[f|{}][g|{}]"), call_index=True)["choices"][0]["message"]["tool_calls"]
     assert [call["index"] for call in calls] == [0, 1]
     assert "index" not in whole(body("[f|{}]"))["choices"][0]["message"]["tool_calls"][0]
 
@@ -189,10 +192,10 @@ def test_the_answer_says_whether_there_is_a_call() -> None:
     yes, no = rewritten(body("[f|{}]", "[f|{}][g|{}]")), rewritten(body("[f|{}]", "x"))
     assert yes is not None
     assert no is not None
-    assert (yes.outcome.calls, yes.outcome.satisfied, no.outcome.calls, no.outcome.satisfied) == (3, True, 1, False)
+    assert (yes[1].calls, yes[1].satisfied, no[1].calls, no[1].satisfied) == (3, True, 1, False)
     held = rewritten(body("no call"), policy={"hold_prose": True})
     assert held is not None
-    assert held.outcome.text == "no call"
+    assert held[1].text == "no call"
 
 
 def test_a_fault_is_raised() -> None:

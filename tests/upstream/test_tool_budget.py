@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, StreamingResponse
 
 from tests.exchange.test_rerun import exchanged, got, shown
 from tests.helpers.fakes import Answer, TextBackend, write_calls
@@ -159,6 +160,68 @@ async def test_the_header_counts_what_is_shown(stream: bool) -> None:
     found = dict(part.split("=") for part in header.split("; "))
     assert int(found["tools_shown"]) + int(found["tools_deferred"]) == len(NAMES)
     assert int(found["tools_deferred"]) > 10
+
+
+class ThinkingBackend:
+    """Thinks in fields of its own before it searches, and before it calls."""
+
+    def __init__(self, field: str) -> None:
+        self.turns = [("One. ", f"Let me see.\n{FOUND}"), ("Two.", CALL)]
+        self.field = field
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
+        thought, text = self.turns.pop(0)
+        said: dict[str, Any] = {"role": "assistant", "content": text, self.field: thought}
+        if self.field == "reasoning_details":
+            said[self.field] = [{"type": "reasoning.text", "text": thought, "signature": thought[:3]}]
+        name = "delta" if (await request.json()).get("stream") else "message"
+        whole = {"id": "c", "created": 1, "model": "m", "choices": [{"index": 0, name: said, "finish_reason": "stop"}]}
+        answer = JSONResponse(whole) if name == "message" else StreamingResponse(
+            iter([f"data: {json.dumps(whole)}\n\n", "data: [DONE]\n\n"]), media_type="text/event-stream")  # fmt: skip
+        await answer(scope, receive, send)
+
+
+def thoughts(face: str, response: httpx.Response) -> str:
+    """The reasoning of an answer, in order."""
+    streamed = response.headers["content-type"].startswith("text/event-stream")
+    match face:
+        case "chat":
+            key = "delta" if streamed else "message"
+            said = [
+                one[key] for part in (events(response) if streamed else [response.json()]) for one in part["choices"]
+            ]
+            told = (part.get("reasoning") or part.get("reasoning_content") for part in said)
+            signed = "".join(one["text"] for part in said for one in part.get("reasoning_details") or ())
+            return "".join(filter(None, told)) or signed
+        case "messages" if streamed:
+            return "".join(event["delta"].get("thinking", "") for event in events(response) if "delta" in event)
+        case "messages":
+            return "".join(block.get("thinking", "") for block in response.json()["content"])
+    whole = events(response)[-1]["response"] if streamed else response.json()
+    items = [item for item in whole["output"] if item["type"] == "reasoning"]
+    return "".join(part["text"] for item in items for part in item.get("content") or item.get("summary") or ())
+
+
+@both
+@each_face
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content", "content"])
+async def test_what_is_thought_before_a_search_is_in_the_answer(face: str, stream: bool, field: str) -> None:
+    backend: Any = ThinkingBackend(field)
+    options: dict[str, Any] = {}
+    asked = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2000} if face == "messages" else {}
+    if field == "content":
+        backend = TextBackend([f"<think>One. </think>Let me see.\n{FOUND}", f"<think>Two.</think>{CALL}"])
+        options["reasoning_field"] = "reasoning"
+    response = await send(backend, body_of(face, stream=stream, **asked), face=face, **options)
+    assert thoughts(face, response) == "One. Two."
+    assert said(face, response)[:2] == ("Let me see.\n", [("get_weather", {"place": "Rome"})])
+
+
+@both
+async def test_signed_thoughts_before_a_search_stay(stream: bool) -> None:
+    response = await send(ThinkingBackend("reasoning_details"), body_of("chat", stream=stream))
+    assert thoughts("chat", response) == "One. Two."
 
 
 @both

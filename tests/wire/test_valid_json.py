@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from tests.helpers.policies import policy as made_policy
+from tests.helpers.policies import written_whole
 from toolcall_middleware.apis.google.translation import GoogleTranslation
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
-from toolcall_middleware.response.answer_form import as_stream, rewrite_whole
+from toolcall_middleware.model import ToolSet
+from toolcall_middleware.response.answer_form import as_stream
 from toolcall_middleware.response.choice import ChoiceAnswer, Verbatim
-from toolcall_middleware.usage.meter import UsageMeter
+from toolcall_middleware.response.native_calls import NativeCalls
 from toolcall_middleware.wire import openai
 
 # As engines and libraries spell it; with half an emoji it cannot be written in the quickest way either.
@@ -58,21 +60,26 @@ def test_other_json_keeps_its_bytes(data: bytes) -> None:
 def test_whole_answers() -> None:
     message = '{"role": "assistant", "content": "x"}'
     data = f'{{"choices": [{{"index": 0, "message": {message}, "logprobs": {ODD}}}], "x": {ODD}}}'.encode()
-    answer = rewrite_whole(data, lambda: ChoiceAnswer(Verbatim(), made_policy()), UsageMeter())
+    answer = written_whole(data, lambda: ChoiceAnswer(Verbatim(), made_policy()))
     assert answer is not None
-    assert strictly(answer.body)["choices"][0]["logprobs"] == strictly(answer.body)["x"] == READ
+    assert strictly(answer[0])["choices"][0]["logprobs"] == strictly(answer[0])["x"] == READ
     stream = as_stream(data)
     assert stream is not None
     assert all(strictly(line[6:]) for line in stream.splitlines() if line.startswith(b"data: {"))
+
+
+def own_calls() -> ChoiceAnswer:
+    policy = made_policy(native=True, arguments_as_object=True)
+    return ChoiceAnswer(Verbatim(), policy, NativeCalls(ToolSet(()), free=True))
 
 
 def test_a_backends_own_calls_that_leave_as_objects() -> None:
     call = {"type": "function", "id": "c", "function": {"name": "f", "arguments": ODD}}
     message = json.dumps({"role": "assistant", "content": None, "tool_calls": [call]})
     data = f'{{"choices": [{{"index": 0, "message": {message}}}]}}'.encode()
-    made = rewrite_whole(data, lambda: ChoiceAnswer(Verbatim(), made_policy()), UsageMeter(), as_object=True)
+    made = written_whole(data, own_calls, arguments_as_object=True)
     assert made is not None
-    assert strictly(made.body)["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == READ
+    assert strictly(made[0])["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == READ
 
 
 def anthropic(*, stream: bool) -> AnthropicTranslation:

@@ -6,7 +6,7 @@ model has not seen, where its arguments do not fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ class InnerTools:
     find: the name of the tool that the middleware answers. answers: it does; else such a call ends the answer.
     respond: the name of the tool whose text is the answer's.
     unshown: tools whose calls wait for their end and are checked. faults: what is wrong with the arguments, given a
-    tool's name and them. before: the text with which the client's answer began, in an earlier answer of the backend's.
+    tool's name and them.
     """
 
     find: str = ""
@@ -45,22 +45,18 @@ class InnerTools:
     respond: str = ""
     unshown: Collection[str] = ()
     faults: Callable[[str, str], list[str]] | None = None
-    before: str = ""
 
 
 _NONE = InnerTools()
 
 
 class InnerCalls:
-    """The state of one choice. asked: the call that the model waits for, before which none was the client's. left: the
-    text that left, in a whole answer.
-    """
+    """The state of one choice. asked: the call that the model waits for, before which none was the client's."""
 
     def __init__(self, tools: InnerTools | None = None) -> None:
         self.tools = tools or _NONE
         self.asked: Asked | None = None
         self.calls = 0
-        self.left = ""
         self._said: list[str] = []
         self._room = MOST_HELD
 
@@ -69,10 +65,6 @@ class InnerCalls:
         if self._room > 0:
             self._said.append(text[: self._room])
             self._room -= len(text)
-
-    def note_left(self, said: Iterable[object]) -> None:
-        """All of a whole answer has become this. Its text leaves, though the answer goes on."""
-        self.left = "".join(event.text for event in said if type(event) is Text)
 
     def ask(self, name: str, arguments: str, faults: str = "") -> None:
         """The model waits for this call's result."""

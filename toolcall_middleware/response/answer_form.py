@@ -5,7 +5,7 @@ A backend's whole answer becomes the client's here. Its text goes through the sa
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,18 +17,19 @@ from ..answer.writer import AnswerWriter
 from ..errors import ToolCallError
 from ..request.parse import ChatRequest
 from ..settings import Settings
-from ..usage.meter import ENDED, UsageMeter
+from ..usage.meter import UsageMeter
 from ..wire import openai
 from ..wire.openai import Fields, with_plain_content
 from ..wire.sse import DONE
 from . import said
 from .choice import AnswerOutcome, ChoiceAnswer
-from .chunk import take_calls
+from .chunk import CALLS, Choices, Part
 from .chunk_writer import ChatEmitter
 from .stream import Gate, Hold, StreamRewriter, size_of
 
 _encode = msgspec.json.encode
 _ASSISTANT = openai.raw("assistant")
+_SIGNED = "reasoning_details"
 _MAX_SHOWN = 500
 _STREAM_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
@@ -55,115 +56,51 @@ def is_stream(data: bytes, *, told: bool) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class WholeAnswer:
-    """A rewritten answer, and what it came to."""
+    """A backend's whole answer, read. `messages`: each choice, as it came and as it was read."""
 
-    body: bytes
+    top: Fields
+    messages: list[tuple[Fields, Part]]
     outcome: AnswerOutcome
-    steps: list[Step] = dataclasses.field(default_factory=list)
-    """For a writer."""
-    usage: Any = None
-    """For a writer; None where its count is due, or nothing is known."""
+    usage: Any
+    """The backend's own, where it can go to the client as it is."""
+    counted: Any
+    """The usage that replaces it, or stands in for it; None where its count is due, or nothing is known."""
 
 
-def rewrite_whole(
-    data: bytes,
-    make_choice: Callable[[], ChoiceAnswer],
-    usage: UsageMeter,
-    *,
-    legacy: bool = False,
-    indexed: bool = False,
-    as_object: bool = False,
-    reasoning_field: str | None = None,
-    defer: bool = False,
-    head: Fields | None = None,
-    as_steps: bool = False,
+def read_whole(
+    data: bytes, make_choice: Callable[[], ChoiceAnswer], usage: UsageMeter, *, defer: bool = False
 ) -> WholeAnswer | None:
-    """The answer for the client, or None when `data` is no chat completion.
+    """Read a whole answer; None when `data` is no chat completion.
 
-    as_object: arguments are a JSON object, not a string. legacy: the call is the deprecated `function_call`. indexed:
-    calls carry their `index` as in a stream (profile gateway). head: what it says of itself where the backend does not.
-    defer: leave usage out when its count is due. as_steps: the answer is steps for an
-    `AnswerWriter`, and no body.
+    defer: leave usage out when its count is due.
     Raises ToolCallError for a fault of the model that a setting makes an error.
     """
     top = openai.read_object(data)
-    choices = _choices(top)
-    if top is None or choices is None:
+    given = _choices(top)
+    if top is None or given is None:
         return None
     numbers = openai.usage_of(top)
     usage.saw(numbers)  # they may tell whether the token limit has cut a call
-    answers: list[ChoiceAnswer] = []
-    made: list[Fields] = []
-    steps: list[Step] = []
-    for number, (choice, given) in enumerate(choices):
-        if (broken := openai.broken_choice(choice)) is not None:
-            raise broken
-        message = with_plain_content(given)
-        text = said.text_of(message.get("content"))
-        usage.wrote_beside(message, number)
-        usage.wrote(text, number)
-        if openai.read_text(choice.get("finish_reason")) in ENDED:
-            usage.ended()
-        answer = make_choice()
-        begun = answer.take_whole()
-        answers.append(answer)
-        ops, message = _ops_of(answer, message, text)
-        ops = begun + ops
-        last, reason = answer.finish(openai.read_text(choice.get("finish_reason")) or None)
-        answer.inner.note_left(ops + last)
-        for op in (*ops, *last):
-            if type(op) is ReasoningText and not op.names:
-                usage.thought(op.text)
-        if answer.fault is not None:
-            raise answer.fault
-        if as_steps:
-            if not number:
-                steps += [said.opened(top), *_in_order(message, ops + last), said.finished(answer, choice, reason)]
-            continue
-        shown = _fold(message, ops + last, text, legacy=legacy, indexed=indexed, reasoning=reasoning_field)
-        for name in openai.REASONING_FIELDS if answer.reads_reasoning else ():
-            if name in given and openai.read_value(shown[name]) == openai.read_value(given[name]):
-                shown[name] = given[name]  # to the byte
-        if as_object:
-            _open_arguments(shown)
-        shown.setdefault("refusal", openai.NULL)  # OpenAI's document demands both
-        choice.setdefault("logprobs", openai.NULL)
-        stop = {name: openai.raw(value) for name, value in answer.stop_reason.items()}
-        made.append({**choice, "message": openai.raw(shown), "finish_reason": openai.raw(reason), **stop})
-    if as_steps:
-        told = numbers if usage.saw(numbers) else None
-        if told is None and not (defer and usage.is_due):
-            told = usage.total()  # also of an answer that is asked for again: it is counted while it is there
-        return WholeAnswer(b"", AnswerOutcome.of(answers), steps, told)
-    left_out = openai.missing(head, top) if head is not None else {}
-    body: dict[str, Any] = {**left_out, **top, **left_out, "choices": made}
-    good = usage.saw(numbers) and not openai.is_null(top.get("usage"))
-    if not good and not (defer and usage.is_due) and (total := usage.total()) is not None:
-        body["usage"] = total
-    return WholeAnswer(_encode(body), AnswerOutcome.of(answers))
+    choices = Choices(make_choice, usage, expected=len(given), counts=usage.listens)
+    messages: list[tuple[Fields, Part]] = []
+    for number, (fields, message) in enumerate(given):
+        plain = with_plain_content(message)
+        messages.append((plain, choices.read_message(fields, plain, said.text_of(plain.get("content")), number)))
+    own = numbers if usage.saw(numbers) else None
+    counted = None
+    if (own is None or openai.is_null(top.get("usage"))) and not (defer and usage.is_due):
+        counted = usage.total()  # also of an answer that is asked for again: it is counted while it is there
+    return WholeAnswer(top, messages, choices.outcome, own, counted)
 
 
 _ORDER: dict[Any, int] = {ReasoningText: 0, Signed: 0, Content: 1, Refusal: 2, Image: 3}
 
 
-def _in_order(message: Fields, ops: list[Op]) -> list[Step]:
-    """The steps of a whole answer: thoughts before text, text before calls, as a chat message has them."""
+def _in_order(part: Part) -> list[Step]:
+    """The steps of a choice of a whole answer: thoughts before text, text before calls, as a chat message has them."""
     steps: list[Step] = []
-    said.say(message, ops, steps)
+    said.say(part.delta, part.ops, steps)
     return sorted(steps, key=lambda step: _ORDER.get(type(step), len(_ORDER)))
-
-
-def _ops_of(answer: ChoiceAnswer, message: Fields, text: str) -> tuple[list[Op], Fields]:
-    """What becomes of a message whose content is `text`, and the message without what was read of it."""
-    answer.watch(message, text)
-    ops: list[Op] = []
-    if answer.reads_reasoning:
-        ops, rest, _ = answer.take_reasoning(message, text)
-        message = {name: rest.get(name, openai.NULL) for name in message}
-    own: list[Any] = []
-    if answer.native is not None:
-        own, message = take_calls(message, answer.native)
-    return ops + (answer.feed_both(text, own) if own else answer.feed(text)), message
 
 
 def as_stream(data: bytes) -> bytes | None:
@@ -206,19 +143,6 @@ def no_completion(data: bytes) -> ToolCallError:
     return ToolCallError("upstream_error", f"The backend's answer is no chat completion: {text or '(empty)'}")
 
 
-def _open_arguments(message: dict[str, Any]) -> None:
-    """Arguments as the JSON that their string holds."""
-    single = openai.read_value(message.get("function_call"))
-    if isinstance(single, dict) and isinstance(single.get("arguments"), str):
-        message["function_call"] = {**single, "arguments": _as_json(single["arguments"])}
-    calls = openai.read_value(message.get("tool_calls"))
-    for call in calls if isinstance(calls, list) else ():
-        if isinstance(call.get("function"), dict) and isinstance(call["function"].get("arguments"), str):
-            call["function"]["arguments"] = _as_json(call["function"]["arguments"])
-    if calls:
-        message["tool_calls"] = calls
-
-
 def _as_json(text: str) -> msgspec.Raw:
     if openai.read_value(text.encode("utf-8", "replace")) is None:
         return openai.raw(text)  # a backend's own, of which nobody has made a call
@@ -240,21 +164,12 @@ def _choices(top: Fields | None) -> list[tuple[Fields, Fields]] | None:
     return pairs
 
 
-def _fold(
-    message: Fields, ops: list[Op], text: str, *, legacy: bool, indexed: bool, reasoning: str | None
-) -> dict[str, Any]:
-    """The message with what the operations say; where that is what it said before, its bytes stay."""
-    content: list[str] = []
-    thoughts: dict[str, list[str]] = {}
+def _calls(ops: list[Op], *, indexed: bool, as_object: bool) -> list[dict[str, Any]]:
+    """The calls of a message. indexed: with their `index`, as in a stream. as_object: their arguments are JSON."""
     calls: list[dict[str, Any]] = []
     arguments: list[list[str]] = []
     for op in ops:
         match op:
-            case Content(piece):
-                content.append(piece)
-            case ReasoningText(piece, names):
-                for name in names or (reasoning or "reasoning",):
-                    thoughts.setdefault(name, []).append(piece)
             case CallOpened(index, call_id, name, custom, extra):
                 kind = "custom" if custom else "function"
                 call: dict[str, Any] = {"id": call_id, "type": kind, kind: {"name": name}, **(extra or {})}
@@ -262,22 +177,13 @@ def _fold(
                 arguments.append([])
             case Arguments(_, piece):
                 arguments[-1].append(piece)
-    for made_call, pieces in zip(calls, arguments, strict=True):
-        kind = made_call["type"]
-        made_call[kind]["input" if kind == "custom" else "arguments"] = "".join(pieces)
-    made: dict[str, Any] = {"role": _ASSISTANT, "content": openai.NULL, **message}
-    if openai.is_null(made["role"]):
-        made["role"] = _ASSISTANT
-    for field, pieces in thoughts.items():
-        made[field] = openai.raw((openai.read_text(message.get(field)) or "") + "".join(pieces))
-    shown = "".join(content)
-    if shown != text or (calls and not shown):
-        made["content"] = openai.raw(shown or None if calls else shown)
-    if calls and legacy:
-        made["function_call"] = openai.raw(calls[0]["function"])
-    elif calls:
-        made["tool_calls"] = openai.raw(calls)
-    return made
+    for made, pieces in zip(calls, arguments, strict=True):
+        kind, written = made["type"], "".join(pieces)
+        if kind == "custom":
+            made[kind]["input"] = written
+        else:
+            made[kind]["arguments"] = _as_json(written) if as_object else written
+    return calls
 
 
 class AnswerForm:
@@ -290,7 +196,9 @@ class AnswerForm:
         self._chat = chat
         self._settings = settings
         self._writer = writer
-        self._usage: Any = None  # of a whole answer for the writer
+        # What a whole answer goes on: a message, or steps for the writer.
+        self._before: Fields = {}
+        self._steps: list[Step] = []
         self.goes_on = False
         """The next response is the rest of the answer that the last one began."""
         self._emitter: ChatEmitter | said.StepEmitter | None = None  # of the stream at hand
@@ -354,40 +262,70 @@ class AnswerForm:
         self._writer.fail(error)
         return self._writer.leaving()
 
-    def read_whole(
-        self, data: bytes, make_choice: Callable[[], ChoiceAnswer], usage: UsageMeter, *, defer: bool
-    ) -> WholeAnswer | None:
-        """Read a collected response; None if it is no chat completion. Raises ToolCallError as `rewrite_whole` does."""
-        chat, settings = self._chat, self._settings
-        return rewrite_whole(
-            data,
-            make_choice,
-            usage,
-            legacy=chat.legacy,
-            indexed=settings.call_index,
-            as_object=settings.arguments_as_object,
-            reasoning_field=settings.reasoning_field,
-            defer=defer,
-            head=openai.new_head(chat.model, "chat.completion"),
-            as_steps=self._writer is not None,
-        )
-
-    def take(self, answer: WholeAnswer) -> None:
-        """The whole answer is the one that the client gets."""
-        self._usage = answer.usage
+    def keep(self, answer: WholeAnswer) -> None:
+        """A whole answer is the beginning of the client's, and the next response its rest."""
+        given, part = answer.messages[0]
         if self._writer is not None:
-            self._writer.in_use = True
-            for step in answer.steps:
-                self._writer.take(step)
+            self._steps += _in_order(part)
+        else:
+            self._before = self._message(given, part)
 
-    def with_usage(self, body: bytes, usage: Any) -> bytes:
-        """Return the body with a usage that had to be counted first."""
-        self._usage = usage
-        return body if self._writer is not None else openai.with_fields(body, {"usage": usage})
-
-    def finished(self, body: bytes, remarks: dict[str, Any]) -> bytes:
+    def whole(self, answer: WholeAnswer, remarks: dict[str, Any]) -> bytes:
         """Return the client's body. remarks: fields beside the API's."""
-        if self._writer is None:
-            return openai.with_fields(body, remarks) if remarks else body
-        self._writer.end(self._usage, remarks)
-        return self._writer.whole()
+        writer = self._writer
+        if writer is None:
+            return self._completion(answer, remarks)
+        writer.in_use = True
+        part = answer.messages[0][1]
+        end = said.finished(part.choice.answer, part.fields, part.reason or "")
+        for step in (said.opened(answer.top), *self._steps, *_in_order(part), end):
+            writer.take(step)
+        writer.end(answer.counted if answer.usage is None else answer.usage, remarks)
+        return writer.whole()
+
+    def _completion(self, answer: WholeAnswer, remarks: dict[str, Any]) -> bytes:
+        made: list[Fields] = []
+        for given, part in answer.messages:
+            message = openai.raw(self._message(given, part))
+            stop = {name: openai.raw(value) for name, value in part.choice.answer.stop_reason.items()}
+            part.fields.setdefault("logprobs", openai.NULL)  # OpenAI's document demands it
+            made.append({**part.fields, "message": message, "finish_reason": openai.raw(part.reason), **stop})
+        left_out = openai.missing(openai.new_head(self._chat.model, "chat.completion"), answer.top)
+        body: dict[str, Any] = {**left_out, **answer.top, **left_out, "choices": made}
+        if answer.counted is not None:
+            body["usage"] = answer.counted
+        return _encode({**body, **{name: openai.raw(value) for name, value in remarks.items()}})
+
+    def _message(self, given: Fields, part: Part) -> Fields:
+        """The message of a choice, which came as `given`. A text that has not changed keeps its bytes."""
+        before, settings = self._before, self._settings
+        kept = {name: part.delta.get(name, openai.NULL) for name in given if name in part.delta or name not in CALLS}
+        texts: dict[str, list[str]] = {}
+        for name, fields in [("content", before), *itertools.product(openai.REASONING_FIELDS, (before, kept))]:
+            if text := openai.read_text(fields.get(name)):
+                texts.setdefault(name, []).append(text)
+        for op in part.ops:
+            if isinstance(op, Content):
+                texts.setdefault("content", []).append(op.text)
+            elif isinstance(op, ReasoningText):
+                for name in op.names or (settings.reasoning_field or "reasoning",):
+                    texts.setdefault(name, []).append(op.text)
+        calls = _calls(part.ops, indexed=settings.call_index, as_object=settings.arguments_as_object)
+        made: Fields = {"role": _ASSISTANT, "content": openai.NULL, **kept}
+        if openai.is_null(made["role"]):
+            made["role"] = _ASSISTANT
+        content = "".join(texts.pop("content", ()))
+        for name, pieces in texts.items():
+            text = "".join(pieces)
+            made[name] = given[name] if openai.read_text(given.get(name)) == text else openai.raw(text)
+        if content != part.text or (calls and not content):
+            made["content"] = openai.raw(content or None if calls else content)
+        if signed := openai.read_value(before.get(_SIGNED)):
+            own = openai.read_value(kept.get(_SIGNED))
+            made[_SIGNED] = openai.raw([*signed, *(own if isinstance(own, list) else ())])
+        if calls and self._chat.legacy:
+            made["function_call"] = openai.raw(calls[0]["function"])
+        elif calls:
+            made["tool_calls"] = openai.raw(calls)
+        made.setdefault("refusal", openai.NULL)  # OpenAI's document demands it
+        return made

@@ -226,11 +226,10 @@ class ChoiceAnswer:
             ops += self._take(reader.finish(), Source.REASONING)
         return ops, rest, ops == ([ReasoningText(reasoning, names)] if reasoning else [])
 
-    def take_whole(self) -> list[Op]:
-        """All of the answer comes at once, before any of it is emitted. What it begins with."""
+    def wait_for_all(self) -> None:
+        """All of the answer comes at once, before any of it is emitted."""
         if self._start is not None:
             self._start.is_whole = True
-        return [Content(self.inner.tools.before)] if self.inner.tools.before else []
 
     # -- thoughts ------------------------------------------------------------------------------------------------
 
@@ -562,7 +561,7 @@ class AnswerOutcome:
     read_markup: calls were read from text, and none was the backend's own. cut, lost: as of a ChoiceAnswer. warnings:
     what the checks let pass. finished: the calls that are over, refused ones too. silent: no choice says or calls
     anything; thought_bytes: how much it thinks, in UTF-8. opened, asked: as of a ChoiceAnswer.
-    left: the text of a whole answer that goes on. no_call: why no choice has a call.
+    no_call: why no choice has a call.
     """
 
     calls: int
@@ -577,7 +576,6 @@ class AnswerOutcome:
     thought_bytes: int
     opened: bool | None = None
     asked: Asked | None = None
-    left: str = ""
     no_call: NoCall | None = None
 
     @classmethod
@@ -599,7 +597,6 @@ class AnswerOutcome:
             no_call=first_of(set() if calls else {answer.message.no_call for answer in answers}),
             opened=max((answer.opened for answer in answers if answer.opened is not None), default=None),
             asked=next((answer.asked for answer in answers if answer.asked is not None), None),
-            left="".join(answer.inner.left for answer in answers),
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..answer.operations import Arguments, Content, Op
+from ..answer.operations import Arguments, Content, Op, ReasoningText
 from ..errors import ToolCallError
 from ..formats.base import StreamParser
 from ..formats.unparsed_calls import rest_of, unparsed_calls
@@ -25,7 +25,7 @@ from ..wire.sse import ServerEvent
 from .choice import AnswerOutcome, ChoiceAnswer, all_called
 from .native_calls import NativeCalls
 
-_CALLS = ("tool_calls", "function_call")
+CALLS = ("tool_calls", "function_call")
 _NO_CALLS = (b"null", b"[]")
 _SILENT = frozenset({"role", "content", "tool_calls", "function_call"})
 
@@ -192,51 +192,79 @@ class Choices:
         if self.goes_on:
             unchanged = False
             delta = {name: said for name, said in delta.items() if name != "role" and bytes(said) != b'""'}
-        may_repeat = (plain := with_plain_content(delta)) is delta
-        unchanged, delta = unchanged and may_repeat, plain
-        text = openai.read_text(delta.get("content")) or ""
-        beside = self._counts and self._usage.wrote_beside(delta, index)
-        if text and self._counts:
-            self._usage.wrote(text, index)
-        beside = answer.watch(delta, text) or beside
-        reasoning: list[Op] = []
-        if answer.reads_reasoning:
-            reasoning, rest, same = answer.take_reasoning(delta, text)
-            if rest is not delta:
-                may_repeat = False  # it may go on as content, and that ends the reasoning
-                beside, delta = True, rest
-            unchanged = unchanged and same
-        if answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
-            calls, delta = take_calls(delta, answer.native)
-            ops = answer.feed_both(text, calls) if calls else answer.feed(text)
-            same = not calls and is_plain(ops, text)
-        else:
-            ops = answer.feed(text) if text else []
-            same = is_plain(ops, text)
+        plain = with_plain_content(delta)
+        part = Part(choice, fields, plain, openai.read_text(plain.get("content")) or "", [], None, unchanged, index)
+        if plain is not delta:
+            part.may_repeat = part.unchanged = False
+        self._take(part)
         # Some engines send an empty finish_reason until the end.
         reason = told = openai.read_text(fields.get("finish_reason")) or None
         if broken is not None:
             answer.message.fault, reason = broken, None
         elif told is not None:
-            last, reason = answer.finish(told)
-            ops += last
+            reason = self._finish(part, told)
             if answer.fault is None and answer.asked is None:
                 choice.finished = True
             else:
                 reason = None
-        unchanged = unchanged and (same and is_plain(ops, text)) and reason == told
-        if reason is not None and (answer.extras or answer.stop_reason or (text and answer.calls)):
-            unchanged = False  # behind calls, a delta that finishes is empty
-        if not choice.has_role and openai.is_null(delta.get("role")):
-            unchanged = False
-        opens = False
-        if bytes(delta.get("content", b"")) == b'""':
-            kept, opens = self._empty(choice, delta, silent=not (ops or reasoning or reason))
-            delta, unchanged = kept, unchanged and kept is delta
-        unchanged = unchanged and not (reason is not None and choice.owes_content)
+        part.unchanged = part.unchanged and reason == told
+        if reason is not None and (answer.extras or answer.stop_reason or (part.text and answer.calls)):
+            part.unchanged = False  # behind calls, a delta that finishes is empty
+        if not choice.has_role and openai.is_null(part.delta.get("role")):
+            part.unchanged = False
+        if bytes(part.delta.get("content", b"")) == b'""':
+            kept, part.opens = self._empty(choice, part.delta, silent=not (part.ops or reason))
+            part.unchanged = part.unchanged and kept is part.delta
+            part.delta = kept
+        part.unchanged = part.unchanged and not (reason is not None and choice.owes_content)
+        part.reason = reason
+        return part
+
+    def read_message(self, fields: Fields, message: Fields, text: str, index: int) -> Part:
+        """A choice of a whole answer, whose content is `text`. Raises ToolCallError where it is none for the client."""
+        broken = openai.broken_choice(fields)
+        choice = self._choice(index, broken)
+        choice.answer.wait_for_all()
+        part = Part(choice, fields, message, text, [], None, unchanged=False, index=index)
+        self._take(part)
+        part.reason = self._finish(part, openai.read_text(fields.get("finish_reason")) or None)
+        for op in part.ops:
+            if type(op) is ReasoningText and not op.names:
+                self._usage.thought(op.text)
+        if choice.answer.fault is not None:
+            raise choice.answer.fault
+        return part
+
+    def _take(self, part: Part) -> None:
+        """Read the delta or message of a part. What is left of it is passed on."""
+        answer, delta, text = part.choice.answer, part.delta, part.text
+        if self._counts:
+            part.beside = self._usage.wrote_beside(delta, part.index)
+            if text:
+                self._usage.wrote(text, part.index)
+        part.beside = answer.watch(delta, text) or part.beside
+        reasoning: list[Op] = []
+        if answer.reads_reasoning:
+            reasoning, rest, same = answer.take_reasoning(delta, text)
+            if rest is not delta:
+                part.may_repeat = False  # it may go on as content, and that ends the reasoning
+                part.beside, delta = True, rest
+            part.unchanged = part.unchanged and same
+        calls: list[Any] = []
+        if answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
+            calls, delta = take_calls(delta, answer.native)
+        ops = answer.feed_both(text, calls) if calls else answer.feed(text) if text else []
+        part.unchanged = part.unchanged and not calls and is_plain(ops, text)
+        part.delta, part.ops = delta, reasoning + ops
+
+    def _finish(self, part: Part, told: str | None) -> str:
+        """End the choice of a part. told: why, as the backend says. Returns the true finish_reason."""
+        last, reason = part.choice.answer.finish(told)
+        part.ops += last
+        part.unchanged = part.unchanged and not last
         if told in ENDED:
             self._usage.ended()
-        return Part(choice, fields, delta, text, reasoning + ops, reason, unchanged, index, beside, may_repeat, opens)
+        return reason
 
     def _choice(self, index: int, broken: ToolCallError | None) -> Choice:
         """The choice of this index. Raises `broken` where nothing of it has begun."""
@@ -278,8 +306,8 @@ class Choices:
 
 def take_calls(message: Fields, native: NativeCalls) -> tuple[list[Any], Fields]:
     """The backend's own calls in a delta or message, and the rest of it."""
-    rest = {name: value for name, value in message.items() if name not in _CALLS}
-    if not native.asked and all(bytes(message.get(name, b"null")) in _NO_CALLS for name in _CALLS):
+    rest = {name: value for name, value in message.items() if name not in CALLS}
+    if not native.asked and all(bytes(message.get(name, b"null")) in _NO_CALLS for name in CALLS):
         return [], message  # a text backend may say so
     calls = openai.read_value(message.get("tool_calls"))
     if calls and isinstance(calls, list | dict):

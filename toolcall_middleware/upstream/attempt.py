@@ -396,12 +396,12 @@ class ToolRequest:
         self._again(error.written, f"{_to_model(error.message)} Correct the call and write it again, and nothing else.")
         return True
 
-    def _answers(self, asked: Asked | None, left: str) -> bool:
+    def _answers(self, asked: Asked | None) -> bool:
         """Whether the model waits for a call's result from the middleware. It is told, and asked to go on."""
         if asked is None:
             return False
         self._ask_because(FIND_TOOLS, f"{asked.name}: {asked.arguments[:_MAX_SHOWN]}")
-        texts, calls = self.tools.answer(asked, left, self._format.chosen)
+        texts, calls = self.tools.answer(asked, self._format.chosen)
         self._go_on(calls if self.native else texts, calls)
         return True
 
@@ -411,7 +411,7 @@ class ToolRequest:
         left: something of it has left for the client. Raises ToolCallError where `tool_choice` asks for a call, and
         there is no attempt left.
         """
-        if self._answers(outcome.asked, outcome.left):
+        if self._answers(outcome.asked):
             return False
         if self.prompt is None:
             self._reasoning_start.learn(outcome.opened)

@@ -20,7 +20,7 @@ from ..formats.base import ParserOptions, StreamParser, ToolFormat
 from ..formats.near_misses import NoCall
 from ..formats.unparsed_calls import unparsed_calls
 from ..request.parse import ChatRequest
-from ..response.answer_form import AnswerForm, Reply, as_stream, is_stream, no_completion
+from ..response.answer_form import AnswerForm, Reply, WholeAnswer, as_stream, is_stream, no_completion, read_whole
 from ..response.choice import AnswerOutcome
 from ..response.message import Extension
 from ..response.outcome import CallReport, FinishedCall, as_header, log_no_call
@@ -76,7 +76,7 @@ class ToolAnswer:
         self.stream: StreamRewriter | None = None
         self._status = 200
         self._is_stream = False  # the content type says so
-        self._outcome: AnswerOutcome | None = None  # of the whole answer
+        self._answer: WholeAnswer | None = None  # the whole answer
         self._is_due = False  # the answer's end waits for a count
 
     def let_go(self) -> None:
@@ -168,8 +168,9 @@ class ToolAnswer:
     @property
     def calls(self) -> int:
         """How many calls the answer has so far."""
-        answer = self._outcome if self.stream is None else self.stream.choices
-        return 0 if answer is None else answer.calls
+        if self.stream is not None:
+            return self.stream.choices.calls
+        return 0 if self._answer is None else self._answer.outcome.calls
 
     # -- a stream ------------------------------------------------------------------------------------------------
 
@@ -271,7 +272,7 @@ class ToolAnswer:
         if chat.stream:
             return self._as_stream(data)
         try:
-            answer = self._form.read_whole(data, request.make_choice, request.usage, defer=self._defer)
+            answer = read_whole(data, request.make_choice, request.usage, defer=self._defer)
         except ToolCallError as error:
             if request.retries(error):
                 return None
@@ -279,16 +280,16 @@ class ToolAnswer:
         if answer is None:
             return self._no_answer(data)
         request.is_accepted()
-        outcome = answer.outcome
-        if not self._is_settled(outcome, left=False):
+        if not self._is_settled(answer.outcome, left=False):
+            if answer.outcome.asked is not None:
+                self._form.keep(answer)
             return None
-        _warn(outcome.warnings)
-        self._outcome = outcome
-        self._form.take(answer)
+        _warn(answer.outcome.warnings)
+        self._answer = answer
         if self._defer and request.usage.is_due:
             self._is_due = True
-            return self._json(answer.body)
-        return self._counted_json(answer.body)
+            return Reply(self._status, b"", None)  # `counted_in` writes it
+        return self._written_whole(answer)
 
     def _no_answer(self, data: bytes) -> Reply | None:
         """A response of status 200 that is no chat completion: as of `whole`."""
@@ -315,15 +316,14 @@ class ToolAnswer:
         out = self.feed(events)
         return out + self.finish(cut=False, left=left or bool(out))
 
-    def _counted_json(self, body: bytes) -> Reply:
-        """A whole answer whose usage is in it, with our own remarks."""
-        outcome = self._outcome
-        assert outcome is not None  # noqa: S101 - the answer has been read
-        remarks = _remarks(self._extension, outcome, self._request.usage.injection())
-        return self._json(self._form.finished(body, remarks), _note(outcome, self._request))
-
-    def _json(self, body: bytes, note: str = "") -> Reply:
-        headers = {"content-type": "application/json", "x-toolcall": self.headers()["x-toolcall"] + note}
+    def _written_whole(self, answer: WholeAnswer) -> Reply:
+        """A whole answer whose usage is known, with our own remarks."""
+        request, outcome = self._request, answer.outcome
+        body = self._form.whole(answer, _remarks(self._extension, outcome, request.usage.injection()))
+        headers = {
+            "content-type": "application/json",
+            "x-toolcall": self.headers()["x-toolcall"] + _note(outcome, request),
+        }
         return Reply(self._status, body, headers)
 
     # -- what has to wait for a count ----------------------------------------------------------------------------
@@ -342,7 +342,8 @@ class ToolAnswer:
         if self._chat.stream:
             return Reply(reply.status, reply.body + self.counted(), reply.headers)
         self._is_due = False
-        return self._counted_json(self._form.with_usage(reply.body, self._request.usage.total()))
+        assert self._answer is not None  # noqa: S101 - it waited
+        return self._written_whole(replace(self._answer, counted=self._request.usage.total()))
 
 
 def _facts(request: ToolRequest) -> Facts:

@@ -67,7 +67,6 @@ class ToolBudget:
         self._tools = ShownTools(chat.tools.tools)
         self._defined: dict[str, Tool] = {}  # deferred tools whose definitions the model has
         self._searches = 0
-        self._said = ""  # the text with which a whole answer began
         self._native = False
         self.block: ToolFormat | None = None
         """What writes the tools in the prompt, where the format does not."""
@@ -101,7 +100,6 @@ class ToolBudget:
             answers=answers,
             unshown=unshown if answers else (),
             faults=self._faults,
-            before=self._said,
         )
 
     def _faults(self, name: str, arguments: str) -> list[str]:
@@ -199,12 +197,8 @@ class ToolBudget:
         if self._native and self._defined:
             self._shown = replace(self._shown, tools=ToolSet.of([*self._tools.front, *self._defined.values()]))
 
-    def answer(self, asked: Asked, left: str, fmt: ToolFormat) -> tuple[list[Message], list[Message]]:
-        """The call that the middleware answers, and its result: as text in this format, and as tool messages.
-
-        left: the text of a whole answer that ended in the call. The client gets it before the rest.
-        """
-        self._said = left
+    def answer(self, asked: Asked, fmt: ToolFormat) -> tuple[list[Message], list[Message]]:
+        """The call that the middleware answers, and its result: as text in this format, and as tool messages."""
         # Half of a surrogate pair cannot be sent back.
         said, arguments = (part.encode("utf-8", "replace").decode() for part in (asked.said, asked.arguments))
         text = self._result(asked)
