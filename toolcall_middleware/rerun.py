@@ -26,7 +26,7 @@ from .response.outcome import FinishedCall
 from .settings import OPTIONS, Settings
 from .upstream.backend_memory import BackendMemory, Fact, Topic
 from .upstream.prompt_format import PromptFormat, ReasoningStart
-from .usage.pending_count import model_of
+from .usage.meter_of_settings import model_of
 from .wire import openai
 from .wire.chat_answer import ChatAnswer
 

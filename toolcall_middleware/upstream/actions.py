@@ -20,7 +20,6 @@ from ..response.answer_form import Reply
 from ..response.outcome import FinishedCall
 from ..response.stream import StreamRewriter
 from ..usage.meter import UsageMeter
-from ..usage.pending_count import PendingCount
 
 if TYPE_CHECKING:
     from .raw_prompt import PendingPrompt
@@ -150,7 +149,7 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
 class Count(msgspec.Struct, frozen=True):
     """Count tokens, which takes time, and tell `Counted`."""
 
-    pending: PendingCount
+    pending: UsageMeter
 
 
 class StopUpstream(msgspec.Struct, frozen=True, gc=False):
@@ -256,7 +255,7 @@ class Conversation(Protocol):
     def whole(self, data: bytes) -> Reply | None:
         """A collected response. None: ask again. Raises ToolCallError as `finish` does."""
 
-    def pending(self) -> PendingCount | None:
+    def pending(self) -> UsageMeter | None:
         """What the end waits for."""
 
     def counted(self) -> bytes:

@@ -12,7 +12,7 @@ from ..errors import ToolCallError
 from ..request.parse import ChatRequest, unread_request
 from ..response.answer_form import Reply, is_completion
 from ..settings import Settings
-from ..usage.pending_count import model_of
+from ..usage.meter_of_settings import model_of
 from ..wire import openai
 from .actions import Facts, State
 from .backend_memory import BackendMemory

@@ -15,7 +15,7 @@ from ..response.answer_form import Reply
 from ..response.outcome import FinishedCall
 from ..settings import Settings
 from ..usage.meter import UsageMeter
-from ..usage.pending_count import PendingCount, meter_for, model_of
+from ..usage.meter_of_settings import meter_for, model_of
 from ..usage.tap import UsageTap
 from ..wire import openai
 from ..wire.sse import DONE
@@ -123,9 +123,9 @@ class UsageOnlyAnswer:
         """The error as the last event."""
         return error.sse() + DONE
 
-    def pending(self) -> PendingCount | None:
+    def pending(self) -> UsageMeter | None:
         """What the stream waits for."""
-        return PendingCount(self._usage, self._model, self._memory) if self._tap.waits else None
+        return self._usage if self._tap.waits else None
 
     def counted(self) -> bytes:
         """The rest of a stream that waited."""

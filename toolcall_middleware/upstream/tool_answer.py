@@ -26,7 +26,7 @@ from ..response.message import Extension
 from ..response.outcome import CallReport, FinishedCall, as_header, log_no_call
 from ..response.stream import StreamRewriter
 from ..settings import Settings
-from ..usage.pending_count import PendingCount
+from ..usage.meter import UsageMeter
 from ..wire import openai
 from .actions import Facts, State
 from .attempt import Decision, ToolRequest
@@ -328,9 +328,9 @@ class ToolAnswer:
 
     # -- what has to wait for a count ----------------------------------------------------------------------------
 
-    def pending(self) -> PendingCount | None:
+    def pending(self) -> UsageMeter | None:
         """What the answer's end waits for."""
-        return PendingCount(self._request.usage, self._request.model, self._memory) if self._is_due else None
+        return self._request.usage if self._is_due else None
 
     def counted(self) -> bytes:
         """The rest of a stream that waited."""

@@ -6,12 +6,17 @@ A backend that was asked several times for one answer (retries) cost all of it: 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..wire import openai
 from .tokenizers.base import APPROXIMATE, BLOCK, Count, Tokenizer, last_seam, read_prompt
+
+if TYPE_CHECKING:
+    from .upstream_tokenizer import Questions
 
 _KEPT = 1 << 17  # characters of one choice that are kept for counting at the end
 _KEPT_TO_ASK = 1 << 22  # the same where the backend counts
@@ -22,35 +27,24 @@ _NEAR = 0.6  # an estimate errs by about a third
 _TEXT = frozenset({"role", "content"})  # what most deltas hold, and nothing beside
 
 
+@dataclass(slots=True, eq=False)
 class Attempt:
     """One request to the backend: what was sent, what was written, and the numbers that are known of it."""
 
-    __slots__ = (
-        "backend",
-        "body",
-        "completion",
-        "ended",
-        "injected",
-        "injected_tokens",
-        "loose",
-        "prompt",
-        "reasoning",
-        "texts",
-        "thoughts",
-    )
-
-    def __init__(self) -> None:
-        self.body = b""
-        self.injected = ""
-        self.backend: dict[str, Any] | None = None
-        self.texts: dict[int, Transcript] = {}
-        self.thoughts: list[Transcript] = []  # reasoning that is no part of the text: one transcript, or none
-        self.ended = 0  # choices that the model ended itself
-        self.loose = False  # the model wrote more than we have seen: markup that the backend took away
-        self.prompt: Count | None = None
-        self.completion: Count | None = None
-        self.reasoning = 0
-        self.injected_tokens: int | None = None
+    body: bytes = b""
+    injected: str = ""
+    backend: dict[str, Any] | None = None
+    texts: dict[int, Transcript] = field(default_factory=dict)
+    thought: Transcript | None = None
+    """Reasoning that is no part of the text."""
+    ended: int = 0
+    """Choices that the model ended itself."""
+    loose: bool = False
+    """The model wrote more than we have seen: markup that the backend took away."""
+    prompt: Count | None = None
+    completion: Count | None = None
+    reasoning: int = 0
+    injected_tokens: int | None = None
 
     @property
     def written(self) -> int:
@@ -65,24 +59,28 @@ class Attempt:
     @property
     def wants_prompt(self) -> bool:
         """Whether the prompt is to be counted; engines that count nothing say 0, and no prompt is empty."""
-        return self.prompt is None and not _is_count((self.backend or {}).get("prompt_tokens"), least=1)
+        return self.prompt is None and not _is_count(self.told("prompt"), least=1)
 
     @property
     def wants_completion(self) -> bool:
         """Whether the completion is to be counted."""
         least = 1 if self.written else 0
-        return self.completion is None and not _is_count((self.backend or {}).get("completion_tokens"), least=least)
+        return self.completion is None and not _is_count(self.told("completion"), least=least)
+
+    def told(self, kind: str) -> Any:
+        """The backend's number of `prompt` or `completion` tokens; None where it gave none."""
+        return (self.backend or {}).get(f"{kind}_tokens")
 
 
 class UsageMeter:
     """Counts the tokens of one exchange, over all its attempts.
 
-    known: take the backend's numbers. count: count what they leave open. asked: what is counted is asked of the
-    backend, and the tokenizer is for what it does not answer. extension: the field in which the injection is reported.
-    spends: `spent` will be asked. `limit`: how many tokens an answer may have, where that is of interest.
+    known: take the backend's numbers. count: count what they leave open. ask: makes the questions by which the backend
+    counts; the tokenizer is for what it does not answer. extension: the field in which the injection is reported.
+    spends: `spent` will be called. `limit`: how many tokens an answer may have, where that is of interest.
     """
 
-    __slots__ = ("_asked", "_attempt", "_attempts", "_count", "_known", "_spends", "_tokenizer", "extension", "limit")
+    __slots__ = ("_ask", "_attempt", "_attempts", "_count", "_known", "_spends", "_tokenizer", "extension", "limit")
 
     def __init__(
         self,
@@ -90,7 +88,7 @@ class UsageMeter:
         known: bool = True,
         count: bool = True,
         tokenizer: Tokenizer = APPROXIMATE,
-        asked: bool = False,
+        ask: Callable[[list[Attempt]], Questions] | None = None,
         extension: str | None = None,
         spends: bool = False,
     ) -> None:
@@ -100,7 +98,7 @@ class UsageMeter:
         self._known = known
         self._count = count
         self._tokenizer = tokenizer
-        self._asked = asked
+        self._ask = ask
         self._attempts: list[Attempt] = []
         self._attempt = Attempt()
 
@@ -121,18 +119,18 @@ class UsageMeter:
         if self.listens:
             written = self._attempt.texts.get(choice)
             if written is None:
-                written = self._attempt.texts[choice] = self._written()
+                written = self._attempt.texts[choice] = self._transcript()
             written.add(text)
 
-    def _written(self) -> Transcript:
-        return Transcript(self._tokenizer, _KEPT_TO_ASK if self._asked else _KEPT)
+    def _transcript(self) -> Transcript:
+        return Transcript(self._tokenizer, _KEPT if self._ask is None else _KEPT_TO_ASK)
 
     def thought(self, text: str) -> None:
         """Some of what the model wrote is reasoning that is no part of the answer's text."""
         if self._count:
-            if not self._attempt.thoughts:
-                self._attempt.thoughts.append(self._written())
-            self._attempt.thoughts[0].add(text)
+            if self._attempt.thought is None:
+                self._attempt.thought = self._transcript()
+            self._attempt.thought.add(text)
 
     def wrote_beside(self, message: openai.Fields, choice: int = 0) -> bool:
         """What the model wrote that is not in the content of a message or delta: reasoning, and the backend's calls.
@@ -192,7 +190,7 @@ class UsageMeter:
     @property
     def prompt_tokens(self) -> int | None:
         """How long this attempt's prompt was, by the backend's own count; a zero is what none has counted."""
-        tokens = None if self._attempt.backend is None else self._attempt.backend.get("prompt_tokens")
+        tokens = self._attempt.told("prompt")
         return tokens if isinstance(tokens, int) and tokens > 0 else None
 
     @property
@@ -220,7 +218,7 @@ class UsageMeter:
     @property
     def will_estimate(self) -> bool:
         """Whether it is known beforehand that all numbers will be estimates."""
-        return self._count and not self._known and not self._asked and not self._tokenizer.exact
+        return self._count and not self._known and self._ask is None and not self._tokenizer.exact
 
     @property
     def is_estimated(self) -> bool:
@@ -234,7 +232,9 @@ class UsageMeter:
         if not self._count:
             return False
         wanting = [one for one in self.attempts if one.wants_prompt or one.wants_completion or one.injected]
-        return bool(wanting) and (self._asked or sum(one.size for one in wanting) > self._tokenizer.chars_at_once)
+        return bool(wanting) and (
+            self._ask is not None or sum(one.size for one in wanting) > self._tokenizer.chars_at_once
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -242,9 +242,13 @@ class UsageMeter:
         return self._attempt.backend is not None and not (self._attempt.wants_prompt or self._attempt.wants_completion)
 
     @property
-    def is_asked(self) -> bool:
-        """Whether the backend is asked to count."""
-        return self._asked
+    def prompt(self) -> Count:
+        """The length of this attempt's prompt, once it was counted."""
+        return self._attempt.prompt or Count(0, exact=False)
+
+    def questions(self) -> Questions | None:
+        """What to ask the backend before `count`; None where it is not asked."""
+        return None if self._ask is None else self._ask(self.attempts)
 
     def count(self) -> None:
         """Count what is not known yet. For a thread, where `is_due`."""
@@ -260,7 +264,10 @@ class UsageMeter:
         if one.wants_completion:
             tokens = sum(written.tokens() for written in one.texts.values())
             one.completion = Count(tokens + one.ended * tokenizer.end_tokens, tokenizer.exact and not one.loose)
-            one.reasoning = self._reasoning(one)
+            if one.thought is not None:
+                one.reasoning = one.thought.tokens()
+            else:
+                one.reasoning = sum(tokenizer.count(written.thinking()) for written in one.texts.values())
 
     def spent(self) -> int:
         """The tokens of all answers and of their prompts. What the backend did not give is counted: takes time."""
@@ -269,24 +276,14 @@ class UsageMeter:
             self._count_one(one)
         return sum(max(0, tokens or 0) for tokens in self.so_far()[:2]) if answered else 0
 
-    def _reasoning(self, one: Attempt) -> int:
-        if one.thoughts:
-            return one.thoughts[0].tokens()
-        return sum(self._tokenizer.count(written.thinking()) for written in one.texts.values())
-
     def so_far(self) -> tuple[int | None, int | None, bool]:
         """(prompt tokens, completion tokens, whether any is a guess) as far as they are known; counts nothing."""
         sums: list[int | None] = []
         for name in ("prompt", "completion"):
-            known: list[int] = []
-            for one in self.attempts:
-                count: Count | None = getattr(one, name)
-                told = (one.backend or {}).get(f"{name}_tokens")
-                if count is not None:
-                    known.append(count.tokens)
-                elif isinstance(told, int):
-                    known.append(told)
-            sums.append(sum(known) if known else None)
+            counts = ((getattr(one, name), one.told(name)) for one in self.attempts)
+            known = [told if count is None else count.tokens for count, told in counts]
+            given = [tokens for tokens in known if isinstance(tokens, int)]
+            sums.append(sum(given) if given else None)
         return sums[0], sums[1], self.is_estimated
 
     def total(self) -> dict[str, Any] | None:

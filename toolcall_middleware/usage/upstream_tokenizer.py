@@ -7,14 +7,14 @@ vLLM renders messages with tools itself and answers `{"count": n}`. llama.cpp's 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 
 from ..wire.openai import FAILURES
-from .meter import Attempt, UsageMeter
+from .meter import Attempt
 from .tokenizers.base import Count, Prompt, read_prompt
 
 
@@ -63,11 +63,11 @@ _COUNTED = msgspec.json.Decoder(_Counted)
 _RENDERED = msgspec.json.Decoder(_Rendered)
 
 
-def ask_all(meter: UsageMeter, model: str, memory: Refusals) -> Questions:
-    """Ask for all that the meter wants to know. A backend that does not answer is remembered; the rest is estimated."""
-    for one in meter.attempts:
+def ask_all(attempts: Iterable[Attempt], model: str, memory: Refusals) -> Questions:
+    """Ask for all that is to be counted. A backend that does not answer is remembered; the rest is estimated."""
+    for one in attempts:
         if not (yield from _ask_attempt(one, model, memory)):
-            if (yield from _text("a", model, memory)) is not None:
+            if (yield from _texts(["a"], model, memory)) is not None:
                 return  # the backend counts, but not what this client has sent
             memory.refuse(model, TOKENIZE)
             _log.warning("The backend does not count tokens of %.100r: they are estimated.", model)
@@ -86,7 +86,7 @@ def _ask_attempt(one: Attempt, model: str, memory: Refusals) -> Generator[Questi
         tokens = yield from _texts([written.text() for written in one.texts.values()], model, memory)
         if tokens is None:
             return False
-        thoughts = [written.text() for written in one.thoughts] or [each.thinking() for each in one.texts.values()]
+        thoughts = [each.thinking() for each in one.texts.values()] if one.thought is None else [one.thought.text()]
         reasoning = yield from _texts(thoughts, model, memory)
         # An engine counts the token that ends an answer, and no text shows it.
         one.completion = Count(tokens + one.ended, exact=not one.loose)
@@ -96,10 +96,11 @@ def _ask_attempt(one: Attempt, model: str, memory: Refusals) -> Generator[Questi
     return True
 
 
-def _texts(texts: list[str], model: str, memory: Refusals) -> _Asked:
+def _texts(texts: Iterable[str], model: str, memory: Refusals) -> _Asked:
     total = 0
-    for text in texts:
-        tokens = (yield from _text(text, model, memory)) if text else 0
+    for text in filter(None, texts):
+        asked = {"model": model, "prompt": text.encode("utf-8", "replace").decode(), "add_special_tokens": False}
+        tokens = yield from _tokens(asked, memory)
         if tokens is None:
             return None
         total += tokens
@@ -107,55 +108,42 @@ def _texts(texts: list[str], model: str, memory: Refusals) -> _Asked:
 
 
 def _prompt(prompt: Prompt, model: str, memory: Refusals) -> _Asked:
-    body: dict[str, Any] = {"model": model, "messages": prompt.messages, "add_generation_prompt": prompt.answer}
+    asked: dict[str, Any] = {"model": model, "messages": prompt.messages, "add_generation_prompt": prompt.answer}
     if not prompt.answer:
-        body["continue_final_message"] = True
+        asked["continue_final_message"] = True
     if prompt.tools:
-        body["tools"] = prompt.tools
+        asked["tools"] = prompt.tools
     if prompt.arguments:
-        body["chat_template_kwargs"] = prompt.arguments
-    question = msgspec.json.encode(body)
+        asked["chat_template_kwargs"] = prompt.arguments
+    return (yield from _tokens(asked, memory))
+
+
+def _tokens(asked: dict[str, Any], memory: Refusals) -> _Asked:
+    """The tokens of what is asked in vLLM's form, and where the backend knows no such, in llama.cpp's."""
+    model = asked["model"]
+    question = msgspec.json.encode(asked)
     if not memory.refuses(model, _MESSAGES):
+        # No backend is without `/tokenize` and has `/apply-template`; but one may refuse what is not text.
         answer = yield Question("/tokenize", question)
-        if answer is None or (tokens := _read(answer)) is None:
-            # No backend is without `/tokenize` and has `/apply-template`; but one may refuse what is not text.
-            return None
-        if tokens:
+        if (tokens := _read(answer)) != 0:
             return tokens
         memory.refuse(model, _MESSAGES)
-    answer = yield Question("/apply-template", question)
-    if answer is None:
-        return None
-    try:
-        text = _RENDERED.decode(answer).prompt
-    except FAILURES:
-        return None
-    answer = yield Question("/tokenize", _content(model, text, special=True))
-    return None if answer is None else _read(answer) or None
-
-
-def _text(text: str, model: str, memory: Refusals) -> _Asked:
-    text = text.encode("utf-8", "replace").decode()
-    if not memory.refuses(model, _MESSAGES):
-        body = {"model": model, "prompt": text, "add_special_tokens": False}
-        answer = yield Question("/tokenize", msgspec.json.encode(body))
-        if answer is None or (tokens := _read(answer)) is None:
+    text = asked.get("prompt")
+    if text is None:
+        answer = yield Question("/apply-template", question)
+        try:
+            text = _RENDERED.decode(answer or b"").prompt
+        except FAILURES:
             return None
-        if tokens:
-            return tokens
-        memory.refuse(model, _MESSAGES)
-    answer = yield Question("/tokenize", _content(model, text, special=False))
-    return None if answer is None else _read(answer) or None
+    asked = {"model": model, "content": text, "add_special": "prompt" not in asked, "parse_special": True}
+    answer = yield Question("/tokenize", msgspec.json.encode(asked))
+    return _read(answer) or None
 
 
-def _content(model: str, text: str, *, special: bool) -> bytes:
-    return msgspec.json.encode({"model": model, "content": text, "add_special": special, "parse_special": True})
-
-
-def _read(answer: bytes) -> int | None:
+def _read(answer: bytes | None) -> int | None:
     """The number in an answer; None when there is none."""
     try:
-        counted = _COUNTED.decode(answer)
+        counted = _COUNTED.decode(answer or b"")
     except FAILURES:
         return None
     if counted.count is not None:

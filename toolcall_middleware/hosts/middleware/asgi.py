@@ -27,7 +27,7 @@ from ...request.one_reading import one_reading
 from ...request.parse import without_overrides
 from ...settings import Settings, hide_login
 from ...upstream.backend_memory import BackendMemory
-from ...usage.pending_count import completes_whole_answers, model_of, prompt_count
+from ...usage.meter_of_settings import completes_whole_answers, model_of, prompt_meter
 from ...version import __version__
 from ..http.answer import MeasuredAnswer
 from ..http.bodies import Replay, cleared, collect
@@ -301,10 +301,10 @@ class ToolCallMiddleware:
             inner, messages = chat_request(scope, prompt, settings.paths, face.passage)
             await self.app(inner, Replay(messages, caller.receive), answer.send)
             return
-        pending = await offloaded(len(prompt), prompt_count, settings, model_of(prompt), memory, prompt)
+        meter = await offloaded(len(prompt), prompt_meter, settings, model_of(prompt), memory, prompt)
         inner, _ = chat_request(scope, prompt, settings.paths)
-        await wait_for(pending, self.app, inner, settings.paths)
-        counted = pending.prompt
+        await wait_for(meter, self.app, inner, settings.paths)
+        counted = meter.prompt
         await answer.reply(face.counted(counted.tokens), "" if counted.exact else "usage=estimated")
 
     async def _chat(

@@ -19,7 +19,8 @@ from ...apis.passage import PASSAGE
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
 from ...upstream.tool_support import Evidence, PendingProof, Told
-from ...usage.pending_count import PendingCount, meter_for, model_of
+from ...usage.meter import UsageMeter
+from ...usage.meter_of_settings import meter_for, model_of
 from ...usage.tap import WholeTap
 from ...usage.upstream_tokenizer import Question
 from ..http.answer import Answer, Collected, Reads
@@ -41,9 +42,9 @@ _MAX_WHOLE = 8 << 20
 _log = logging.getLogger("toolcall_middleware")
 
 
-async def wait_for(pending: PendingCount, app: ASGIApp, scope: Scope, paths: tuple[str, ...]) -> None:
-    """Count what the pending has to count. scope: of the client's request; paths: the suffixes that are intercepted."""
-    questions = pending.questions()
+async def wait_for(meter: UsageMeter, app: ASGIApp, scope: Scope, paths: tuple[str, ...]) -> None:
+    """Count what the meter has to count. scope: of the client's request; paths: the suffixes that are intercepted."""
+    questions = meter.questions()
     if questions is not None:
         loop = asyncio.get_running_loop()
         end = loop.time() + _COUNT_SECONDS
@@ -58,7 +59,7 @@ async def wait_for(pending: PendingCount, app: ASGIApp, scope: Scope, paths: tup
                     if answer is not None or status not in _PASSING:
                         break
                 question = questions.send(answer)
-    await asyncio.to_thread(pending.count)
+    await asyncio.to_thread(meter.count)
 
 
 async def ask(app: ASGIApp, scope: Scope, body: bytes, seconds: float) -> tuple[int, bytes | None]:
@@ -169,14 +170,13 @@ class WholeUsage(Answer):
         replace = settings.usage == "count"
         if len(body) > _MAX_WHOLE or (not replace and not WholeTap.may_lack(body)):
             return None
-        model = model_of(self._body)
-        meter = meter_for(settings, model, self._memory)
+        meter = meter_for(settings, model_of(self._body), self._memory)
         await offloaded(len(self._body), meter.sent, self._body)
         tap = WholeTap(meter, replace=replace)
         if not await offloaded(len(body), tap.lacks, body):
             return None
         if meter.is_due:
-            await wait_for(PendingCount(meter, model, self._memory), self._app, self._scope, settings.paths)
+            await wait_for(meter, self._app, self._scope, settings.paths)
         out = await offloaded(len(body), tap.add, body)
         note = b"mode=pass; usage=estimated" if meter.is_estimated else b"mode=pass"
         self.replaced(length=len(out))
