@@ -59,32 +59,32 @@ def _line(value: Any) -> Any:
     return text
 
 
-def _lower(value: Any) -> Any:
-    text = _plain(value)
-    return text.lower() if isinstance(text, str) else text
+def _text_of(tidy: Callable[[Any], Any], change: Callable[[str], Any]) -> Callable[[Any], Any]:
+    """`tidy`, and then `change` where that gives text."""
 
+    def changed(value: Any) -> Any:
+        text = tidy(value)
+        return change(text) if isinstance(text, str) else text
 
-_WORDS = {"yes": True, "on": True, "no": False, "off": False}
-
-
-def _truth(value: Any) -> Any:
-    text = _lower(value)
-    return _WORDS.get(text, text) if isinstance(text, str) else text
-
-
-def _number(value: Any) -> Any:
-    text = _plain(value)
-    return text.replace("_", "") if isinstance(text, str) else text
+    return changed
 
 
 _SIZE = re.compile(r"([+-]?\d+)(?:(k)|(m)|$)(?:i?b)?", re.IGNORECASE | re.ASCII)
 
 
-def _size(value: Any) -> Any:
-    """A number of bytes such as `64k`, or any number."""
-    text = _number(value)
-    found = _SIZE.fullmatch(text.replace(" ", "")) if isinstance(text, str) else None
+def _bytes(text: str) -> int | str:
+    """The bytes of a size such as `64k`; other text as it is."""
+    found = _SIZE.fullmatch(text.replace(" ", ""))
     return text if found is None else int(found[1]) * (1024 if found[2] else 1 << 20 if found[3] else 1)
+
+
+_WORDS = {"yes": True, "on": True, "no": False, "off": False}
+_lower = _text_of(_plain, str.lower)
+_truth = _text_of(_lower, lambda text: _WORDS.get(text, text))
+_number = _text_of(_plain, lambda text: text.replace("_", ""))
+_size = _text_of(_number, _bytes)
+_rate = _text_of(_line, lambda text: " ".join(text.lower().split()))
+_header = _text_of(_line, str.lower)
 
 
 def _names(value: Any) -> tuple[Any, ...]:
@@ -95,12 +95,12 @@ def _names(value: Any) -> tuple[Any, ...]:
     return tuple(item for item in stripped if item != "")
 
 
-def _lower_names(value: Any) -> tuple[Any, ...]:
-    return tuple(name.lower() if isinstance(name, str) else name for name in _names(value))
+def _each(change: Callable[[str], str]) -> Callable[[Any], tuple[Any, ...]]:
+    return lambda value: tuple(change(name) if isinstance(name, str) else name for name in _names(value))
 
 
-def _origins(value: Any) -> tuple[Any, ...]:
-    return tuple(name.rstrip("/") if isinstance(name, str) else name for name in _lower_names(value))
+_lower_names = _each(str.lower)
+_origins = _each(lambda name: name.lower().rstrip("/"))
 
 
 def _switch(value: Any) -> Any:
@@ -108,15 +108,6 @@ def _switch(value: Any) -> Any:
     if isinstance(value, bool):
         return "on" if value else "off"
     return _lower(value) if str(value).strip().lower() in {"on", "off"} else _line(value)
-
-
-def _rate(value: Any) -> Any:
-    text = _line(value)
-    return " ".join(text.lower().split()) if isinstance(text, str) else text
-
-
-def _header(value: Any) -> Any:
-    return _lower(_line(value))
 
 
 # --- types

@@ -11,7 +11,7 @@ import fnmatch
 import functools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
@@ -22,15 +22,7 @@ from .options import OPTIONS, PROFILES, Levels, Strictness, Values
 ENV_PREFIX = "TOOLCALL_"
 COMMAND_LINE = "_TOOLCALL_COMMAND_LINE"
 """A variable that names the settings whose variables the command line has set, for the app that it starts."""
-_AS_OPTIONS = {
-    "port": "--port",
-    "host": "--host",
-    "workers": "--workers",
-    "log_level": "--log-level",
-    "inspect": "--inspect",
-    "upstream": "--upstream",
-    "upstreams": "--upstreams",
-}
+_AS_OPTIONS = frozenset({"port", "host", "workers", "log_level", "inspect", "upstream", "upstreams"})
 """Options of `serve` that people take for settings."""
 _SHOWN_AS = {"upstream": "upstream_url", "upstreams": "upstreams_file"}
 _CHAT = "/chat/completions"
@@ -75,8 +67,7 @@ class Settings(Values):
     _sources: dict[str, str]
 
     def __init__(self, **values: Unpack[Keywords]) -> None:
-        given = {name: (value, "keyword") for name, value in values.items()}
-        self._fill(given)
+        self._fill({name: (value, "keyword") for name, value in values.items()})
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, /, **values: Unpack[Keywords]) -> Settings:
@@ -97,6 +88,10 @@ class Settings(Values):
                 elif text.strip():
                     given[name] = (text, "command line" if name in as_options else f"environment {variable}")
         given.update({name: (value, "keyword") for name, value in values.items()})
+        return cls._of(given, faults)
+
+    @classmethod
+    def _of(cls, given: Mapping[str, tuple[Any, str]], faults: Sequence[str] = ()) -> Settings:
         settings = cls.__new__(cls)
         settings._fill(given, faults)  # noqa: SLF001 - our own instance
         return settings
@@ -107,10 +102,7 @@ class Settings(Values):
 
     def layer(self, values: Mapping[str, Any], source: str) -> Settings:
         """The same, with `source` (a tenant, the request) as where the values come from."""
-        given = self._given | {name: (value, source) for name, value in values.items()}
-        settings = type(self).__new__(type(self))
-        settings._fill(given)  # noqa: SLF001 - our own instance
-        return settings
+        return self._of(self._given | {name: (value, source) for name, value in values.items()})
 
     def by_hand(self, name: str) -> bool:
         """Whether a keyword or a variable set the option, and not its default or a profile."""
@@ -233,22 +225,23 @@ def _where(name: str, source: str) -> str:
     return source.removeprefix("environment ") if source.startswith("environment") else name
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def meant(name: str, known: Collection[str], spelled: Callable[[str], str] = str) -> str:
     """What a name that is not known may have meant, else all that there are: the end of a message."""
     near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+    return f"did you mean {spelled(near[0])}?" if near else f"known: {', '.join(map(spelled, known))}"
 
 
 def _unknown(name: str, prefix: str = "") -> str:
-    if prefix and (option := _AS_OPTIONS.get(name.lower())):
-        setting = _SHOWN_AS.get(name.lower())
+    if prefix and (option := name.lower()) in _AS_OPTIONS:
+        setting = _SHOWN_AS.get(option)
         other = f", or the variable {prefix}{setting.upper()}" if setting else ""
-        return f"{prefix}{name} is not a setting; it is an option of serve: {option}{other}"
+        return f"{prefix}{name} is not a setting; it is an option of serve: --{option.replace('_', '-')}{other}"
+
+    def spelled(option: str) -> str:
+        return prefix + option.upper() if prefix else option
+
     # Compared without the prefix, which alone would make any two variables look alike.
-    near = difflib.get_close_matches(name.lower(), OPTIONS, n=1)
-    known = [prefix + (option.upper() if prefix else option) for option in near or sorted(OPTIONS)]
-    hint = f"did you mean {known[0]}?" if near else "known: " + ", ".join(known)
-    return f"{prefix}{name} is not a setting; {hint}"
+    return f"{prefix}{name} is not a setting; {meant(name.lower(), sorted(OPTIONS), spelled)}"
 
 
 def library_folder(*variables: str) -> Path | None:
