@@ -17,8 +17,8 @@ import msgspec
 from ...errors import kind, refusal, shown
 from ...wire import openai
 from ...wire.json_input import Reader, written_arguments
-from ..deferred_tools import definitions, named_in
-from .tools import FIELD, ITEM_TYPES, Kind, OfferedTools, arguments_of, shell_text
+from ..offered_tools import definitions, named_in, write_definitions
+from .tools import FIELD, ClientTools, Kind, arguments_of, shell_text
 
 # -- the content of messages and of results: parts of Responses as parts of a chat completion --------------------------
 
@@ -174,7 +174,7 @@ def thought_of(item: Reader) -> Carried:
 
 Message = dict[str, Any]
 
-_CALLS = {item_type: kind for kind, item_type in ITEM_TYPES.items()}
+_CALLS = {kind.item_type: kind for kind in Kind}
 _OUTPUTS = {item_type.removesuffix("_call") + "_call_output" for item_type in _CALLS} - {"tool_search_call_output"}
 _DEFINITION = ("description", "parameters", "format")
 _COMPACTED = "(Earlier turns of this conversation were compacted by another provider and cannot be read here.)"
@@ -197,13 +197,12 @@ class Paths:
 class History:
     """Takes the items in turn; `messages` and `paths` are what they make."""
 
-    def __init__(self, offered: OfferedTools) -> None:
+    def __init__(self, tools: ClientTools) -> None:
         self.messages: list[Message] = []
         self.paths = Paths()
         self.compacts = False
         """Whether the client asks for a summary of the conversation in place of an answer: Codex does."""
-        self._offered = offered
-        self._names = offered.names
+        self._tools = tools
         self._open: Message | None = None  # the assistant's message that the next item may still belong to
         self._thoughts: list[Carried] = []  # thoughts that wait for what was said after them
         self._signed: dict[str, dict[str, Any]] = {}  # `extra_content` of calls by their ids
@@ -335,12 +334,12 @@ class History:
         """The name for the model, and the arguments as JSON text."""
         where = item.where("arguments")
         if own is Kind.FUNCTION or own is Kind.CUSTOM:
-            name = self._names.known(own, item.filled("name"), item.text("namespace") or None)
+            name = self._tools.name_of(own, item.filled("name"), item.text("namespace") or None)
             if own is Kind.CUSTOM:
                 return name, written_arguments({FIELD: item.required("input")}, item.where("input"))
             arguments = item.value("arguments")
         else:
-            name = self._names.known(own, own.value)
+            name = self._tools.name_of(own, own.value)
             arguments = arguments_of(own, {name: item.value(name) for name in item.fields})
         if not isinstance(arguments, str | dict | None):
             raise refusal(where, f"'arguments' must be a string, got {kind(arguments)}.")
@@ -363,8 +362,8 @@ class History:
             message["content"] = shell_text(item.value("output"))
         else:
             message["content"] = chat_result(item)
-        if loaded := named_in(message["content"], self._offered.waiting):
-            told = definitions(map(self._offered.load, loaded))
+        if loaded := [self._tools.load(name) for name in named_in(message["content"], self._tools.waiting)]:
+            told = write_definitions(loaded)
             content = message["content"]
             message["content"] = f"{content}\n{told}" if isinstance(content, str) else [*content, *_parts(told)]
         self._result(message, item.path)
@@ -393,7 +392,7 @@ class History:
             case {"type": "namespace", "name": str(name), "tools": list(tools)} if namespace is None:
                 return [found for inner in tools for found in self._loaded(inner, name)]
             case {"type": ("function" | "custom") as own, "name": str(name)}:
-                told: dict[str, Any] = {"name": self._names.known(Kind(own), name, namespace)}
+                told: dict[str, Any] = {"name": self._tools.name_of(Kind(own), name, namespace)}
                 told |= {field: tool[field] for field in _DEFINITION if tool.get(field) is not None}
                 if own == "custom":
                     told["parameters"] = {"type": "object", "properties": {FIELD: {"type": "string"}}}

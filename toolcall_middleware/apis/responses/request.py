@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +12,7 @@ from ...wire import openai
 from ...wire.json_input import OPENAI, Raw, Reader, let_go, read_fields
 from ..face import FaceRequest
 from .items import History, Paths, encode
-from .tools import Names, OfferedTools, ToolReader, chat_choice
+from .tools import ClientTools, chat_choice, read_tools
 
 ENCRYPTED = "reasoning.encrypted_content"
 _NO_REASONING = {"effort": None, "summary": None}
@@ -50,10 +49,9 @@ class Asked:
 
     model: str
     echo: dict[str, Any]
-    names: Names = field(default_factory=Names)
+    tools: ClientTools = field(default_factory=ClientTools)
     encrypted: bool = False
     compacts: bool = False
-    tool_paths: Mapping[str, Sequence[str]] = field(default_factory=dict)
     paths: Paths = field(default_factory=Paths)
 
     def param(self, param: str | None) -> str | None:
@@ -63,7 +61,7 @@ class Asked:
             return None if param is None else _PARAMS.get(param, param)
         field_, number, rest = found[1], int(found[2]), found[3]
         if field_ != "messages":
-            paths = self.tool_paths.get(field_, ())
+            paths = self.tools.paths[field_]
             path = paths[number] if number < len(paths) else "tools"
             return path + rest.replace(".function", "", 1)
         call = _CALL.match(rest)
@@ -90,157 +88,138 @@ _PARAMS = {
 
 def read_request(body: bytes) -> tuple[FaceRequest, Asked]:
     """The request as a chat completion. Raises ToolCallError and nothing else, whatever the bytes."""
-    return _Request(Reader(read_fields(body), OPENAI)).read()
+    read = Reader(read_fields(body), OPENAI)
+    model = read.filled("model")
+    _refuse_state(read)
+    items = _items(read)
+    tools = read_tools(read, items)
+    history = _history(read, items, tools)
+    stream = read.flag("stream") is True
+    include = read.texts("include")
+    chat: dict[str, Any] = {"model": model, "messages": history.messages, **tools.fields}
+    choice = chat_choice(read.value("tool_choice"), tools)
+    if tools.shown and history.compacts:
+        choice = "none"
+    if choice is not None:
+        chat["tool_choice"] = choice
+    parallel = read.flag("parallel_tool_calls")
+    if parallel is not None and tools.shown:
+        chat["parallel_tool_calls"] = parallel
+    echo = _echo(read, parallel=parallel)
+    chat.update(_sampling(read))
+    chat["stream"] = stream
+    if stream:
+        chat["stream_options"] = {"include_usage": True}
+    chat.update({name: raw for name, raw in read.fields.items() if name.casefold() not in _NOT_FORWARDED})
+    asked = Asked(
+        model=model,
+        echo=echo,
+        tools=tools,
+        encrypted=ENCRYPTED in include,
+        compacts=history.compacts,
+        paths=history.paths,
+    )
+    encoded = encode(chat, "input")
+    let_go(history.messages, items)
+    return FaceRequest(body=encoded, stream=stream, dropped_tools=tuple(tools.dropped)), asked
 
 
-class _Request:
-    """Reads the fields of one request."""
+def _refuse_state(read: Reader) -> None:
+    """Refuse what needs stored turns, instead of answering as if the earlier turns were not there."""
+    previous = read.value("previous_response_id")
+    if previous is not None:
+        message = f"Previous response with id {shown(previous)} not found."
+        hint = " Responses are not stored here: send the whole conversation in 'input' (many clients: store=False)."
+        raise refusal("previous_response_id", message + hint)
+    if read.given("conversation") is not None:
+        message = "'conversation' is not supported: nothing is stored here. Send the whole conversation in 'input'."
+        raise refusal("conversation", message)
+    if read.given("prompt") is not None:
+        raise refusal("prompt", "'prompt' is not supported: no prompts are stored here. Send it in 'instructions'.")
+    if read.flag("background"):
+        raise refusal("background", "'background' is not supported: nothing is stored here that could be fetched.")
 
-    def __init__(self, read: Reader) -> None:
-        self._read = read
 
-    def read(self) -> tuple[FaceRequest, Asked]:
-        read = self._read
-        model = read.filled("model")
-        self._refuse_state()
-        items = self._items()
-        offered = self._tools(items)
-        history = self._history(items, offered)
-        stream = read.flag("stream") is True
-        include = read.texts("include")
-        chat: dict[str, Any] = {"model": model, "messages": history.messages}
-        chat.update(offered.fields)
-        choice = chat_choice(read.value("tool_choice"), offered)
-        if offered.chat and history.compacts:
-            choice = "none"
-        if choice is not None:
-            chat["tool_choice"] = choice
-        parallel = read.flag("parallel_tool_calls")
-        if parallel is not None and offered.chat:
-            chat["parallel_tool_calls"] = parallel
-        echo = self._echo(parallel=parallel)
-        chat.update(self._sampling())
-        chat["stream"] = stream
-        if stream:
-            chat["stream_options"] = {"include_usage": True}
-        chat.update({name: raw for name, raw in read.fields.items() if name.casefold() not in _NOT_FORWARDED})
-        asked = Asked(
-            model=model,
-            echo=echo,
-            names=offered.names,
-            encrypted=ENCRYPTED in include,
-            compacts=history.compacts,
-            tool_paths={"tools": offered.paths, DEFERRED_FIELD: [path for _, path in offered.waiting.values()]},
-            paths=history.paths,
-        )
-        body = encode(chat, "input")
-        let_go(history.messages, items)
-        return FaceRequest(body=body, stream=stream, dropped_tools=offered.dropped), asked
+def _items(read: Reader) -> list[Reader]:
+    """The items of `input`; a string is one message of the user's."""
+    if read.begins("input", b'"'):
+        message = {"role": Raw(b'"user"'), "content": read.fields["input"]}
+        return [Reader(message, OPENAI, "input")]
+    if not read.begins("input", b"["):
+        found = kind(read.value("input"))
+        raise refusal("input", f"'input' must be a string or an array of items, got {found}.")
+    return read.items("input")
 
-    def _refuse_state(self) -> None:
-        """What only a server with a memory can serve. Nothing is answered as if the earlier turns were not there."""
-        read = self._read
-        previous = read.value("previous_response_id")
-        if previous is not None:
-            message = f"Previous response with id {shown(previous)} not found."
-            hint = " Responses are not stored here: send the whole conversation in 'input' (many clients: store=False)."
-            raise refusal("previous_response_id", message + hint)
-        if read.given("conversation") is not None:
-            message = "'conversation' is not supported: nothing is stored here. Send the whole conversation in 'input'."
-            raise refusal("conversation", message)
-        if read.given("prompt") is not None:
-            raise refusal("prompt", "'prompt' is not supported: no prompts are stored here. Send it in 'instructions'.")
-        if read.flag("background"):
-            raise refusal("background", "'background' is not supported: nothing is stored here that could be fetched.")
 
-    # -- input and tools -------------------------------------------------------------------------------------------
+def _history(read: Reader, items: list[Reader], tools: ClientTools) -> History:
+    history = History(tools)
+    instructions = read.text("instructions")
+    if instructions:
+        history.instructions(instructions)
+    for item in items:
+        history.add(item)
+    history.close()
+    if not history.messages:
+        raise refusal("input", "'input' must hold at least one message.")
+    return history
 
-    def _items(self) -> list[Reader]:
-        """The items of `input`; a string is one message of the user's."""
-        if self._read.begins("input", b'"'):
-            message = {"role": Raw(b'"user"'), "content": self._read.fields["input"]}
-            return [Reader(message, OPENAI, "input")]
-        if not self._read.begins("input", b"["):
-            found = kind(self._read.value("input"))
-            raise refusal("input", f"'input' must be a string or an array of items, got {found}.")
-        return self._read.items("input")
 
-    def _tools(self, items: list[Reader]) -> OfferedTools:
-        reader = ToolReader()
-        reader.add(self._read.items("tools"))
-        for item in items:
-            if "tools" in item.fields and (variant := item.value("type")) in ("additional_tools", "tool_search_output"):
-                reader.add(item.items("tools"), loaded=variant == "tool_search_output")
-        return reader.read()
+# -- the other fields --------------------------------------------------------------------------------------------------
 
-    def _history(self, items: list[Reader], offered: OfferedTools) -> History:
-        history = History(offered)
-        instructions = self._read.text("instructions")
-        if instructions:
-            history.instructions(instructions)
-        for item in items:
-            history.add(item)
-        history.close()
-        if not history.messages:
-            raise refusal("input", "'input' must hold at least one message.")
-        return history
 
-    # -- the other fields ------------------------------------------------------------------------------------------
+def _sampling(read: Reader) -> dict[str, Any]:
+    """What the chat completion calls otherwise."""
+    made: dict[str, Any] = {}
+    limit = read.count("max_output_tokens")
+    if limit is not None:
+        made["max_tokens"] = limit
+    effort = (read.object("reasoning") or {}).get("effort")
+    if not isinstance(effort, str | None):
+        raise refusal("reasoning.effort", f"'effort' must be a string, got {kind(effort)}.")
+    if effort:
+        made["reasoning_effort"] = effort
+    shape = _response_format((read.object("text") or {}).get("format"))
+    if shape is not None:
+        made["response_format"] = shape
+    return made
 
-    def _sampling(self) -> dict[str, Any]:
-        """What the chat completion calls otherwise."""
-        read = self._read
-        made: dict[str, Any] = {}
-        limit = read.count("max_output_tokens")
-        if limit is not None:
-            made["max_tokens"] = limit
-        effort = (read.object("reasoning") or {}).get("effort")
-        if not isinstance(effort, str | None):
-            raise refusal("reasoning.effort", f"'effort' must be a string, got {kind(effort)}.")
-        if effort:
-            made["reasoning_effort"] = effort
-        shape = _response_format((read.object("text") or {}).get("format"))
-        if shape is not None:
-            made["response_format"] = shape
-        return made
 
-    def _echo(self, *, parallel: bool | None) -> dict[str, Any]:
-        """The fields of the response that say what was asked, checked, as the client spelled them."""
-        read = self._read
-        reasoning, text = read.object("reasoning") or {}, read.object("text") or {}
-        temperature, top_p = read.number("temperature", 0, 100), read.number("top_p", 0, 1)
-        metadata = read.object("metadata") or {}
-        read.flag("store")
-        read.object("stream_options")
-        echo: dict[str, Any] = {
-            "background": False,
-            "frequency_penalty": self._penalty("frequency_penalty"),
-            "instructions": read.text("instructions"),
-            "max_output_tokens": read.count("max_output_tokens"),
-            "max_tool_calls": read.count("max_tool_calls", 0),
-            "metadata": metadata,
-            "parallel_tool_calls": parallel is not False,
-            "presence_penalty": self._penalty("presence_penalty"),
-            "previous_response_id": None,
-            "prompt_cache_key": read.text("prompt_cache_key"),
-            "reasoning": {**_NO_REASONING, **reasoning},
-            "safety_identifier": read.text("safety_identifier"),
-            "service_tier": read.text("service_tier") or "default",
-            "store": False,
-            "temperature": 1.0 if temperature is None else temperature,
-            "text": {**text, "format": text.get("format") or _PLAIN_TEXT},
-            "tool_choice": _line(read.given("tool_choice")) or "auto",
-            "tools": _with_strict(read.given("tools")),
-            "top_logprobs": read.count("top_logprobs", 0) or 0,
-            "top_p": 1.0 if top_p is None else top_p,
-            "truncation": read.choice("truncation", "auto", "disabled") or "disabled",
-        }
-        return echo
+def _echo(read: Reader, *, parallel: bool | None) -> dict[str, Any]:
+    """The fields of the response that say what was asked, checked, as the client spelled them."""
+    reasoning, text = read.object("reasoning") or {}, read.object("text") or {}
+    temperature, top_p = read.number("temperature", 0, 100), read.number("top_p", 0, 1)
+    metadata = read.object("metadata") or {}
+    read.flag("store")
+    read.object("stream_options")
+    return {
+        "background": False,
+        "frequency_penalty": _penalty(read, "frequency_penalty"),
+        "instructions": read.text("instructions"),
+        "max_output_tokens": read.count("max_output_tokens"),
+        "max_tool_calls": read.count("max_tool_calls", 0),
+        "metadata": metadata,
+        "parallel_tool_calls": parallel is not False,
+        "presence_penalty": _penalty(read, "presence_penalty"),
+        "previous_response_id": None,
+        "prompt_cache_key": read.text("prompt_cache_key"),
+        "reasoning": {**_NO_REASONING, **reasoning},
+        "safety_identifier": read.text("safety_identifier"),
+        "service_tier": read.text("service_tier") or "default",
+        "store": False,
+        "temperature": 1.0 if temperature is None else temperature,
+        "text": {**text, "format": text.get("format") or _PLAIN_TEXT},
+        "tool_choice": _line(read.given("tool_choice")) or "auto",
+        "tools": _with_strict(read.given("tools")),
+        "top_logprobs": read.count("top_logprobs", 0) or 0,
+        "top_p": 1.0 if top_p is None else top_p,
+        "truncation": read.choice("truncation", "auto", "disabled") or "disabled",
+    }
 
-    def _penalty(self, name: str) -> float:
-        """A field that goes on as it is, for the backend to judge."""
-        value = self._read.value(name)
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+
+def _penalty(read: Reader, name: str) -> float:
+    """A field that goes on as it is, for the backend to judge."""
+    value = read.value(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
 def _line(raw: Raw | None) -> Raw | None:

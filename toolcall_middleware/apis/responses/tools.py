@@ -2,7 +2,7 @@
 
 Functions and custom tools stay what they are, also inside a namespace and where the input brings them
 (`additional_tools`, `tool_search_output`). Tools that the client runs and the API knows by type become functions, too.
-What only OpenAI's servers can run is left out, and told.
+Tools that only OpenAI's servers can run are dropped, and the answer's header names them.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import enum
 import hashlib
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from ...errors import ToolCallError, kind, refusal, shown
 from ...json_schema.pattern import text_pattern
-from ...model import DEFERRED_FIELD, LOADED_FIELD
 from ...wire.json_input import Reader
+from ..offered_tools import OfferedTools, Tool
 
 # -- what the model calls a tool, and what the client calls it ---------------------------------------------------------
 # Chat completions have one list of names, Responses have namespaces and tools without a name. A name inside a namespace
@@ -34,7 +34,7 @@ _DIGEST = 8
 
 
 class Kind(enum.Enum):
-    """How a tool takes its input and what its calls are: the types of their items are `ITEM_TYPES`."""
+    """How a tool takes its input and what its calls are."""
 
     FUNCTION = "function"
     CUSTOM = "custom"
@@ -43,15 +43,19 @@ class Kind(enum.Enum):
     APPLY_PATCH = "apply_patch"
     TOOL_SEARCH = "tool_search"
 
+    @property
+    def has_names(self) -> bool:
+        """Whether the client names its tools of this kind."""
+        return self in (Kind.FUNCTION, Kind.CUSTOM)
 
-ITEM_TYPES: dict[Kind, str] = {
-    Kind.FUNCTION: "function_call",
-    Kind.CUSTOM: "custom_tool_call",
-    Kind.LOCAL_SHELL: "local_shell_call",
-    Kind.SHELL: "shell_call",
-    Kind.APPLY_PATCH: "apply_patch_call",
-    Kind.TOOL_SEARCH: "tool_search_call",
-}
+    @property
+    def item_type(self) -> str:
+        """The type of the items of its calls."""
+        return "custom_tool_call" if self is Kind.CUSTOM else f"{self.value}_call"
+
+
+_NAMED = ("function", "custom")
+_LOCAL = {kind.value: kind for kind in Kind if not kind.has_names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,58 +66,52 @@ class ClientTool:
     name: str
     namespace: str | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the client's name is the model's name, too."""
+        return self.namespace is None and self.kind.has_names
 
-class Names:
-    """The names of a request's tools. `by_offered`: the client's tool behind a name that the model uses."""
+    @property
+    def key(self) -> tuple[str | None, str, bool]:
+        """Equal for equal tools. Functions and custom tools share their names."""
+        return self.namespace, self.name, self.kind.has_names
+
+
+class ClientTools(OfferedTools):
+    """The tools of a Responses request. by_name: the client's tool for each name that the model uses."""
 
     def __init__(self) -> None:
-        self.by_offered: dict[str, ClientTool] = {}
-        self._offered: dict[tuple[str | None, str, bool], str] = {}
+        super().__init__()
+        self.by_name: dict[str, ClientTool] = {}
+        self._names: dict[tuple[str | None, str, bool], str] = {}
 
-    def offer(self, tool: ClientTool) -> str:
+    def add_name(self, tool: ClientTool) -> str:
         """The name for a tool of the request. A plain function or custom tool keeps its own, also where it is taken:
         two tools of one name are an error that the tools' own check finds.
         """
-        key = _key(tool)
-        found = self._offered.get(key)
+        found = self._names.get(tool.key)
         if found is None:
-            # What names itself keeps its name. Of the others none may take a name that is in use.
-            found = self._name(tool)
-            self._offered[key] = found
-            self.by_offered.setdefault(found, tool)
+            found = self._names[tool.key] = self._new_name(tool)
+            self.by_name.setdefault(found, tool)
         return found
 
-    def known(self, kind: Kind, name: str, namespace: str | None = None) -> str:
+    def name_of(self, kind: Kind, name: str, namespace: str | None = None) -> str:
         """The name for a call in the history, whose tool may not be offered any more."""
-        if namespace == name and (None, name, False) in self._offered:
+        if namespace == name and (None, name, True) in self._names:
             namespace = None  # a function that was loaded by itself may have its own name as namespace
-        return self._offered.get(_key(tool := ClientTool(kind, name, namespace))) or self._name(tool)
+        tool = ClientTool(kind, name, namespace)
+        return self._names.get(tool.key) or self._new_name(tool)
 
-    def _name(self, tool: ClientTool) -> str:
-        return tool.name if _names_itself(tool) else self._free(tool)
-
-    def _free(self, tool: ClientTool) -> str:
-        name = _joined(tool)
-        if len(name) > MAX_NAME or name in self.by_offered:
+    def _new_name(self, tool: ClientTool) -> str:
+        if tool.is_plain:
+            return tool.name
+        name = tool.name
+        if tool.namespace is not None:
+            name = _OTHER.sub("_", f"{tool.namespace.rstrip('_') or tool.namespace}__{name}")
+        if len(name) > MAX_NAME or name in self.by_name:
             mark = hashlib.sha256(f"{tool.kind.value}\0{tool.namespace}\0{tool.name}".encode()).hexdigest()[:_DIGEST]
             name = f"{name[: MAX_NAME - _DIGEST - 1]}_{mark}"
         return name
-
-
-def _names_itself(tool: ClientTool) -> bool:
-    return tool.namespace is None and tool.kind in (Kind.FUNCTION, Kind.CUSTOM)
-
-
-def _key(tool: ClientTool) -> tuple[str | None, str, bool]:
-    """Functions and custom tools share their names; the other kinds stand beside."""
-    return tool.namespace, tool.name, tool.kind not in (Kind.FUNCTION, Kind.CUSTOM)
-
-
-def _joined(tool: ClientTool) -> str:
-    if tool.namespace is None:
-        return tool.name
-    space = tool.namespace.rstrip("_") or tool.namespace
-    return _OTHER.sub("_", f"{space}__{tool.name}")
 
 
 # -- tools that a client runs itself and that the API knows by their type: shells, patches, the search for more tools --
@@ -253,16 +251,9 @@ def arguments_of(kind: Kind, item: dict[str, Any]) -> Any:
     """The arguments of the call that an item holds: what `call_fields` was given, save its spelling."""
     if kind is Kind.TOOL_SEARCH:
         return item.get("arguments", {})
-    if kind is Kind.APPLY_PATCH:
-        return _told(item.get("operation"), "type", "path", "diff")
-    if kind is Kind.SHELL:
-        return _told(item.get("action"), "commands", "timeout_ms", "max_output_length")
-    return _told(item.get("action"), "command", "working_directory", "env", "timeout_ms")
-
-
-def _told(value: Any, *names: str) -> dict[str, Any]:
+    value = item.get("operation" if kind is Kind.APPLY_PATCH else "action")
     given = value if isinstance(value, dict) else {}
-    return {name: given[name] for name in names if given.get(name) not in (None, {})}
+    return {name: given[name] for name in PARAMETERS[kind]["properties"] if given.get(name) not in (None, {})}
 
 
 def shell_text(output: list[Any]) -> str:
@@ -280,9 +271,11 @@ def shell_text(output: list[Any]) -> str:
     return "\n".join(texts)
 
 
+# -- the tools of a request --------------------------------------------------------------------------------------------
+
+
 FIELD = "input"
 """The parameter of the function that a custom tool is for the model."""
-_LOCAL_KINDS = {"local_shell": Kind.LOCAL_SHELL, "shell": Kind.SHELL, "apply_patch": Kind.APPLY_PATCH}
 _NOT_IN_HEADER = re.compile(r"[^a-zA-Z0-9_.-]")
 _MAX_DROPPED_NAME = 64
 
@@ -291,118 +284,68 @@ _SENTENCE = re.compile(r"[^\n]+?(?:[.!?](?=\s)|$)[^\S\n]*", re.MULTILINE)
 _ON_JSON = re.compile(r"\bjson\b", re.IGNORECASE)
 _NEGATION = re.compile(r"\b(?:not|never|no|without|avoid)\b|n't\b", re.IGNORECASE)
 
-
-@dataclass(slots=True)
-class _Offer:
-    tool: ClientTool
-    path: str
-    function: dict[str, Any]  # without its name
-    deferred: bool
-    loaded: bool = False  # by a search, which wrote its definition into the conversation
+_Listed = Iterator[tuple[ClientTool, Tool]]
+"""Tools whose names for the model are not known yet. `written`: a search has found it, and gave its definition."""
 
 
-@dataclass(slots=True)
-class OfferedTools:
-    """The tools for the model. `chat`: as a chat completion has them. `paths`: where the client wrote each.
+def read_tools(request: Reader, items: list[Reader]) -> ClientTools:
+    """The request's `tools`, and those that items of its input bring. Raises ToolCallError for what is no tool."""
+    tools, dropped = ClientTools(), dict[str, None]()
+    listed = [*_listed(request.items("tools"), dropped)]
+    for item in items:
+        if "tools" in item.fields and (variant := item.value("type")) in ("additional_tools", "tool_search_output"):
+            listed += _listed(item.items("tools"), dropped, loaded=variant == "tool_search_output")
+    tools.dropped += dropped
+    # A deferred tool waits for a search that the client runs; where there is none it would wait for ever.
+    searched = any(known.kind is Kind.TOOL_SEARCH for known, _ in listed)
+    at_hand = {(known.namespace, known.name) for known, tool in listed if not tool.deferred}
+    listed = [one for one in listed if not one[1].deferred or (one[0].namespace, one[0].name) not in at_hand]
+    listed.sort(key=lambda one: searched and one[1].deferred)
+    # Names that the client chose for the model come first: a name that is made must not take one of them.
+    for known, _ in listed:
+        if known.is_plain:
+            tools.add_name(known)
+    seen: set[tuple[str | None, str]] = set()
+    for known, tool in listed:
+        if tool.path.startswith("input[") and (known.namespace, known.name) in seen:
+            continue  # found once more, or loaded what was offered from the start
+        seen.add((known.namespace, known.name))
+        tool.name, tool.deferred = tools.add_name(known), searched and tool.deferred
+        if tool.deferred:
+            tools.waiting[tool.name] = tool
+        else:
+            tools.shown.append(tool)
+    return tools
 
-    `waiting`: deferred tools that the conversation has not loaded so far, by their names, with their paths. They may be
-    called. `dropped`: types of those that are left out. `namespaces`: the offered names in each.
-    """
 
-    names: Names = field(default_factory=Names)
-    chat: list[dict[str, Any]] = field(default_factory=list)
-    paths: list[str] = field(default_factory=list)
-    waiting: dict[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
-    dropped: tuple[str, ...] = ()
-    namespaces: dict[str, list[str]] = field(default_factory=dict)
-
-    def load(self, name: str) -> Any:
-        """Offer a tool of `waiting`, whose definition the conversation holds from here on: the definition."""
-        entry, path = self.waiting.pop(name)
-        self.chat.append({**entry, LOADED_FIELD: True})
-        self.paths.append(path)
-        return entry["function"]
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The tools as fields of a chat completion."""
-        waiting = [entry for entry, _ in self.waiting.values()]
-        return {"tools": self.chat, **({DEFERRED_FIELD: waiting} if waiting else {})} if self.chat else {}
-
-
-class ToolReader:
-    """Takes the lists of tools in turn, `tools` first. `read` gives what is offered."""
-
-    def __init__(self) -> None:
-        self._offers: list[_Offer] = []
-        self._dropped: dict[str, None] = {}
-
-    def add(self, tools: list[Reader], *, namespace: str | None = None, loaded: bool = False) -> None:
-        """A list of tools. loaded: a search has found them, so they are no longer deferred. Raises ToolCallError."""
-        for tool in tools:
-            self._entry(tool, namespace, loaded=loaded)
-
-    def read(self) -> OfferedTools:
-        """All tools, under their names for the model."""
-        offered = OfferedTools(dropped=tuple(self._dropped))
-        # A deferred tool waits for a search that the client runs; where there is none it would wait for ever.
-        searched = any(offer.tool.kind is Kind.TOOL_SEARCH for offer in self._offers)
-        loaded = {_identity(offer) for offer in self._offers if not offer.deferred}
-        offers = [offer for offer in self._offers if not offer.deferred or _identity(offer) not in loaded]
-        offers.sort(key=lambda offer: searched and offer.deferred)
-        # Names that the client chose for the model come first: a name that is made must not take one of them.
-        for offer in offers:
-            if offer.tool.namespace is None and offer.tool.kind in (Kind.FUNCTION, Kind.CUSTOM):
-                offered.names.offer(offer.tool)
-        seen: set[tuple[str | None, str]] = set()
-        for offer in offers:
-            if offer.path.startswith("input[") and (offer.tool.namespace, offer.tool.name) in seen:
-                continue  # found once more, or loaded what was offered from the start
-            seen.add((offer.tool.namespace, offer.tool.name))
-            name = offered.names.offer(offer.tool)
-            entry: dict[str, Any] = {"type": "function", "function": {"name": name, **offer.function}}
-            if searched and offer.deferred:
-                offered.waiting[name] = entry, offer.path
-                continue
-            if offer.loaded:
-                entry[LOADED_FIELD] = True
-            offered.chat.append(entry)
-            offered.paths.append(offer.path)
-            if offer.tool.namespace is not None:
-                offered.namespaces.setdefault(offer.tool.namespace, []).append(name)
-        return offered
-
-    def _entry(self, tool: Reader, namespace: str | None, *, loaded: bool) -> None:
+def _listed(
+    tools: list[Reader], dropped: dict[str, None], *, namespace: str | None = None, loaded: bool = False
+) -> _Listed:
+    """The tools of one list. loaded: a search has found them, so they are no longer deferred."""
+    for tool in tools:
         variant = tool.text("type")
         match variant:
             case None:
                 raise tool.error("type", "A tool needs a type.")
             case "function" | "custom":
-                own = Kind(variant)
-                function = _function(tool) if own is Kind.FUNCTION else _custom(tool)
+                function = _function(tool) if variant == "function" else _custom(tool)
                 deferred = tool.value("defer_loading") is True and not loaded
-                offered = ClientTool(own, _name(tool), namespace)
-                self._offers.append(_Offer(offered, tool.path, function, deferred, loaded))
+                known = ClientTool(Kind(variant), _name(tool), namespace)
+                yield known, Tool("", tool.path, function, deferred, written=loaded)
             case "namespace":
                 if namespace is not None:
                     raise tool.error("type", "A namespace holds functions and custom tools, no namespaces.")
                 if tool.given("tools") is None:
                     raise tool.error("tools", "A namespace needs 'tools', an array of tools.")
-                self.add(tool.items("tools"), namespace=_name(tool), loaded=loaded)
-            case "tool_search" if tool.value("execution") == "client":
-                self._local(Kind.TOOL_SEARCH, tool)
-            case "local_shell" | "apply_patch":
-                self._local(_LOCAL_KINDS[variant], tool)
-            case "shell" if _is_local(tool.value("environment")):
-                self._local(Kind.SHELL, tool)
+                yield from _listed(tool.items("tools"), dropped, namespace=_name(tool), loaded=loaded)
+            case _ if _is_local(variant, tool):
+                own = Kind(variant)
+                local: dict[str, Any] = {"description": DESCRIPTIONS[own], "parameters": PARAMETERS[own]}
+                if own is Kind.TOOL_SEARCH:  # its client describes it
+                    local |= _spelled(tool, "description", "parameters")
+                yield ClientTool(own, own.value), Tool("", tool.path, local)
             case _:
-                self._dropped.setdefault(_NOT_IN_HEADER.sub("_", variant)[:_MAX_DROPPED_NAME] or "unknown")
-
-    def _local(self, own: Kind, tool: Reader) -> None:
-        function: dict[str, Any] = {"description": DESCRIPTIONS[own], "parameters": PARAMETERS[own]}
-        if own is Kind.TOOL_SEARCH:  # its client describes it
-            function |= _spelled(tool, "description", "parameters")
-        self._offers.append(_Offer(ClientTool(own, own.value), tool.path, function, deferred=False))
+                dropped.setdefault(_NOT_IN_HEADER.sub("_", variant)[:_MAX_DROPPED_NAME] or "unknown")
 
 
 def _function(tool: Reader) -> dict[str, Any]:
@@ -415,10 +358,6 @@ def _spelled(tool: Reader, *names: str) -> dict[str, Any]:
     return {name: raw for name in names if (raw := tool.given(name)) is not None}
 
 
-def _identity(offer: _Offer) -> tuple[str | None, str]:
-    return offer.tool.namespace, offer.tool.name
-
-
 def _name(tool: Reader) -> str:
     name = tool.text("name")
     if not name:
@@ -426,9 +365,15 @@ def _name(tool: Reader) -> str:
     return name
 
 
-def _is_local(environment: Any) -> bool:
-    """Whether the client runs it: in its own environment, or in none that is named. Others are containers of OpenAI."""
-    return environment is None or (isinstance(environment, dict) and environment.get("type") == "local")
+def _is_local(variant: str, tool: Reader) -> bool:
+    """Whether the client runs a tool that the API knows by its type."""
+    match variant:
+        case "tool_search":
+            return bool(tool.value("execution") == "client")
+        case "shell":  # in the client's own environment, or in none that is named: others are containers of OpenAI
+            environment = tool.value("environment")
+            return environment is None or (isinstance(environment, dict) and environment.get("type") == "local")
+    return variant in _LOCAL
 
 
 def _custom(tool: Reader) -> dict[str, Any]:
@@ -478,22 +423,18 @@ def no_such_tool(message: str) -> ToolCallError:
 # -- `tool_choice` of a Responses request as a chat completion has it, against the tools that are offered --------------
 
 
-_NAMED = frozenset({"function", "custom"})
-_LOCAL = {kind.value: kind for kind in Kind if kind.value not in _NAMED}
-
-
-def chat_choice(value: Any, offered: OfferedTools) -> Any:
+def chat_choice(value: Any, offered: ClientTools) -> Any:
     """The `tool_choice` for the chat completion; None where it has none.
 
     Raises ToolCallError for a tool that is not offered, and where a call must come and nothing can be called.
     """
     match value:
         case None | "auto":
-            return "auto" if value is not None and offered.chat else None
+            return "auto" if value is not None and offered.shown else None
         case "none":
-            return "none" if offered.chat else None
+            return "none" if offered.shown else None
         case "required":
-            if not offered.chat:
+            if not offered.shown:
                 raise no_such_tool(f"'tool_choice' is 'required', but there is no tool to call{_left_out(offered)}.")
             return "required"
         case {"type": "allowed_tools"}:
@@ -507,7 +448,7 @@ def chat_choice(value: Any, offered: OfferedTools) -> Any:
     raise refusal("tool_choice", f"'tool_choice' must be {allowed}; got {shown(value)}.")
 
 
-def _allowed(value: dict[str, Any], offered: OfferedTools) -> Any:
+def _allowed(value: dict[str, Any], offered: ClientTools) -> Any:
     inner = value.get("allowed_tools", value)  # chat completions wrap it
     entries = inner.get("tools") if isinstance(inner, dict) else None
     if not isinstance(entries, list):
@@ -528,22 +469,22 @@ def _allowed(value: dict[str, Any], offered: OfferedTools) -> Any:
     if not names:
         if mode == "required":
             raise no_such_tool(f"'allowed_tools' requires a call and allows no tool{_left_out(offered)}.")
-        return "none" if offered.chat else None
+        return "none" if offered.shown else None
     tools = [{"type": "function", "function": {"name": name}} for name in names]
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
 
 
-def _offered_names(entry: dict[str, Any], offered: OfferedTools, param: str = "tool_choice") -> list[str]:
+def _offered_names(entry: dict[str, Any], offered: ClientTools, param: str = "tool_choice") -> list[str]:
     """The names of the offered tools that an entry means: one, all of a namespace, or none."""
     variant, name = entry.get("type"), entry.get("name")
     if not isinstance(variant, str):
         raise refusal(f"{param}.type", f"'{param}' needs a type, a string; got {kind(variant)}.")
-    by_offered = offered.names.by_offered
+    by_name = offered.by_name
     if variant in _LOCAL:
         tool = ClientTool(_LOCAL[variant], variant)
-        return [found for found, known in by_offered.items() if known == tool]
+        return [found for found, known in by_name.items() if known == tool]
     if variant == "namespace" and isinstance(name, str):
-        return offered.namespaces.get(name, [])
+        return [tool.name for tool in offered.shown if not tool.deferred and by_name[tool.name].namespace == name]
     if variant not in _NAMED:
         return []
     inner = entry.get(variant)  # chat completions wrap the name
@@ -554,22 +495,22 @@ def _offered_names(entry: dict[str, Any], offered: OfferedTools, param: str = "t
     space = entry.get("namespace")
     meant = [
         found
-        for found, tool in by_offered.items()
-        if tool.kind.value in _NAMED and tool.name == name and (tool.namespace == space if space is not None else True)
+        for found, tool in by_name.items()
+        if tool.kind.has_names and tool.name == name and (tool.namespace == space if space is not None else True)
     ]
     # A name may stand in several namespaces, and outside.
-    plain = [found for found in meant if by_offered[found].namespace is None]
+    plain = [found for found in meant if by_name[found].namespace is None]
     if plain or len(meant) == 1:
         return plain or meant
-    return [name] if name in by_offered and by_offered[name].kind.value in _NAMED else []
+    return [name] if name in by_name and by_name[name].kind.has_names else []
 
 
-def _missing(entry: dict[str, Any], offered: OfferedTools) -> str:
+def _missing(entry: dict[str, Any], offered: ClientTools) -> str:
     named = entry.get("name") if entry.get("type") in _NAMED else entry.get("type")
     if entry.get("type") in _NAMED or entry.get("type") in _LOCAL:
         return f"The tool {shown(named)} is not in 'tools'{_left_out(offered)}."
     return f"The tool {shown(named)} runs on OpenAI's servers and cannot be called here."
 
 
-def _left_out(offered: OfferedTools) -> str:
+def _left_out(offered: ClientTools) -> str:
     return f" ({', '.join(offered.dropped)} cannot be run here)" if offered.dropped else ""

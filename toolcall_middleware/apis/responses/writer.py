@@ -36,7 +36,7 @@ from ..serial import BlockWriter, tokens_of, whole_text
 from ..serial import Kind as Block
 from .items import Carried, write_carried
 from .request import Asked
-from .tools import ITEM_TYPES, ClientTool, Kind, call_fields
+from .tools import ClientTool, Kind, call_fields
 
 _encode = msgspec.json.encode
 _DELTA = b'%b%d,"delta":%b}\n\n'
@@ -193,7 +193,7 @@ class ResponseWriter(BlockWriter):
                 self._item = _Drawn(self, index)
             case Block.CALL:
                 assert call is not None  # noqa: S101 - a block of a call has one
-                tool = self._asked.names.by_offered.get(call.name) or ClientTool(Kind.FUNCTION, call.name)
+                tool = self._asked.tools.by_name.get(call.name) or ClientTool(Kind.FUNCTION, call.name)
                 made = {Kind.FUNCTION: _CallItem, Kind.CUSTOM: _CustomItem}.get(tool.kind, _LocalItem)
                 self._item = made(self, index, tool=tool, call_id=call.id)
         self.emit("response.output_item.added", {"output_index": index, "item": self._item.fields("in_progress")})
@@ -473,8 +473,8 @@ class _CallItem(_Item):
         tool = self._tool
         if tool.kind is Kind.APPLY_PATCH and status == "incomplete":
             status = "in_progress"  # the API has no other word for it there
-        item = {"type": ITEM_TYPES[tool.kind], "id": self._id, "status": status, "call_id": self._call_id}
-        if tool.kind in (Kind.FUNCTION, Kind.CUSTOM):
+        item = {"type": tool.kind.item_type, "id": self._id, "status": status, "call_id": self._call_id}
+        if tool.kind.has_names:
             item["name"] = tool.name
             if tool.namespace is not None:
                 item["namespace"] = tool.namespace

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ....errors import ToolCallError
-from ....model import DEFERRED_FIELD
 from ....wire import openai
 from ....wire.openai import PREFIX, new_call_id
 from ...face import Face, FaceReply, FaceRequest
@@ -66,18 +65,20 @@ class MessagesFace(Face):
 
     def _read(self, body: bytes, *, counting: bool) -> FaceRequest:
         asked = read_request(body, counting=counting, inline=self._inline, native=self._native)
-        self._errors.paths = {"messages": asked.messages, "tools": asked.tools, DEFERRED_FIELD: asked.deferred}
-        chat = FaceRequest(body=openai.encode(asked.chat), stream=asked.stream, dropped_tools=asked.dropped)
+        self._errors.paths = {"messages": asked.messages, **asked.tools.paths}
+        chat = FaceRequest(
+            body=openai.encode(asked.chat), stream=asked.stream, dropped_tools=tuple(asked.tools.dropped)
+        )
         self.writer = plain = MessageWriter(asked, self._message_id, self._errors)
         if self._native:
             self.passage = Passage(
                 _COUNT if counting else _PATH,
                 passed_body(body),
                 chat.body,
-                foreign=asked.foreign,
+                foreign=frozenset(asked.tools.foreign),
                 unreadable=asked.unreadable,
-                unproven=asked.unproven,
-                unoffered=asked.unoffered,
+                unproven=tuple(asked.tools.unproven),
+                unoffered=tuple((tool.name, tool.path) for tool in asked.tools.unoffered),
             )
             self.writer = PassedWriter(self.passage, plain, self._errors, asked)
         return chat

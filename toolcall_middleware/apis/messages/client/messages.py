@@ -16,9 +16,8 @@ from typing import Any
 from ....errors import ToolCallError, refusal, shown
 from ....wire import openai
 from ....wire.json_input import ANTHROPIC, Reader, let_go, written_arguments
-from ...deferred_tools import definitions, named_in
-from . import tools as client_tools
-from .tools import Declared, Toolbox
+from ...offered_tools import Tool, named_in, write_definitions
+from .tools import Toolbox, inline_definition
 
 _log = logging.getLogger("toolcall_middleware")
 
@@ -265,11 +264,10 @@ class _Reader:
             parts.append(text_part(self._announced(loaded)))
         return joined(parts, "\n")
 
-    def _announced(self, tools: list[Declared]) -> str:
+    def _announced(self, tools: list[Tool]) -> str:
         """What the model reads where tools are loaded."""
         if self._inline:
-            self._box.written.update(tool.name for tool in tools)
-            return definitions(tool.function for tool in tools)
+            return write_definitions(tools)
         return "These tools can be called from now on: " + ", ".join(tool.name for tool in tools)
 
     # -- assistant -------------------------------------------------------------------------------------------------
@@ -363,7 +361,7 @@ class _Reader:
         reference = _reference(block)
         name: Any = reference.value("name")
         if "definition" in reference.fields:
-            tool = client_tools.inline_definition(reference)
+            tool = inline_definition(reference)
             if tool is None:
                 return []
             if tool.name not in self._box.declared:

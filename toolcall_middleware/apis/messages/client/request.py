@@ -16,7 +16,7 @@ from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.json_input import ANTHROPIC, Reader, read_fields
 from .messages import Thinking, read_messages, read_thinking
-from .tools import chat_choice, chat_tools, read_tools
+from .tools import Toolbox, chat_choice, read_tools
 
 _log = logging.getLogger("toolcall_middleware")
 
@@ -32,9 +32,8 @@ _BYTES_A_TOKEN = 4
 class Asked:
     """A request that was read. `chat`: the fields of the chat completion.
 
-    messages: the client's path of each chat message. tools: that of each chat tool. deferred: that of each tool that
-    the model is not shown. call_ids: those of the history.
-    estimate: how many tokens the prompt may have. foreign, unreadable, unproven, unoffered: see `Passage`.
+    messages: the client's path of each chat message. call_ids: those of the history. unreadable: see `Passage`.
+    estimate: how many tokens the prompt may have.
     """
 
     chat: dict[str, Any]
@@ -43,15 +42,10 @@ class Asked:
     thinking: Thinking
     stops: tuple[str, ...]
     messages: list[str]
-    tools: list[str]
-    deferred: list[str]
+    tools: Toolbox
     call_ids: set[str]
-    dropped: tuple[str, ...]
     estimate: int
-    foreign: frozenset[str] = frozenset()
-    unreadable: ToolCallError | None = None
-    unproven: tuple[str, ...] = ()
-    unoffered: tuple[tuple[str, str], ...] = ()
+    unreadable: ToolCallError | None
 
 
 def read_request(body: bytes, *, counting: bool = False, inline: bool = False, native: bool = False) -> Asked:
@@ -78,7 +72,7 @@ def read_request(body: bytes, *, counting: bool = False, inline: bool = False, n
     box = read_tools(request, native=native)
     conversation = read_messages(request, box, system_text(request), inline=inline)
     chat["messages"] = conversation.messages
-    chat.update(chat_tools(box))
+    chat.update(box.fields)
     chat.update(chat_choice(request, box))
     if stream:
         chat["stream"] = True
@@ -91,14 +85,9 @@ def read_request(body: bytes, *, counting: bool = False, inline: bool = False, n
         thinking=thinking,
         stops=tuple(stops),
         messages=conversation.paths,
-        tools=[tool.path for tool in box.offered],
-        deferred=[tool.path for tool in box.waiting.values()],
+        tools=box,
         call_ids=conversation.call_ids,
-        dropped=tuple(box.dropped),
-        foreign=frozenset(box.foreign),
         unreadable=conversation.unreadable,
-        unproven=tuple(box.unproven),
-        unoffered=tuple((tool.name, tool.path) for tool in box.unoffered),
         estimate=_estimate(chat),
     )
 

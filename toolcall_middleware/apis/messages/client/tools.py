@@ -10,12 +10,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ....errors import ToolCallError, refusal, shown
-from ....model import DEFERRED_FIELD, LOADED_FIELD
 from ....wire.json_input import ANTHROPIC, Reader
+from ...offered_tools import OfferedTools, Tool
 
 _log = logging.getLogger("toolcall_middleware")
 
@@ -24,39 +23,22 @@ _PLACEHOLDER = "DeferredToolPlaceholder"  # Claude Code's: "never call this tool
 _SEARCH = "tool_search_tool_"
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """A tool that the client runs. path: of the tool in the request. function: `name`, `description`, `parameters`,
-    `strict`.
+class Toolbox(OfferedTools):
+    """The tools of a request. The conversation changes in its order which of them are offered.
+
+    native: the upstream speaks this API itself. foreign: names of tools that a native upstream runs; they are declared,
+    so that guards see them. unproven: paths of MCP servers of which a native upstream may call any tools.
     """
 
-    name: str
-    path: str
-    function: dict[str, Any]
-    deferred: bool
+    def __init__(self, *, native: bool = False) -> None:
+        super().__init__()
+        self.native = native
+        self.declared: dict[str, Tool] = {}
+        self.foreign: set[str] = set()
+        self.unproven: list[str] = []
+        self._removed: set[str] = set()
 
-
-@dataclass(slots=True)
-class Toolbox:
-    """The tools of a request; what the conversation says of them is told in its order."""
-
-    native: bool = False
-    """The upstream speaks this API itself."""
-    declared: dict[str, Declared] = field(default_factory=dict)
-    dropped: list[str] = field(default_factory=list)
-    """Names of hosted tools: only Anthropic's service can run them, so they are left out of the request."""
-    foreign: set[str] = field(default_factory=set)
-    """Names of tools that a native upstream runs. They are declared, so that what guards tools sees them."""
-    unproven: list[str] = field(default_factory=list)
-    """Paths of MCP servers of which a native upstream may call any tools."""
-    written: set[str] = field(default_factory=set)
-    """Names of tools whose definitions the conversation holds."""
-    waiting: dict[str, Declared] = field(default_factory=dict)
-    """The deferred tools that the conversation has not named so far. They may be called."""
-    _offered: dict[str, bool] = field(default_factory=dict)
-    _loaded: dict[str, None] = field(default_factory=dict)
-
-    def declare(self, tool: Declared) -> None:
+    def declare(self, tool: Tool) -> None:
         """One more tool. Raises ToolCallError where its name is taken."""
         if tool.name in self.declared:
             message = f"Tool names must be unique; {shown(tool.name)} was declared before."
@@ -64,8 +46,11 @@ class Toolbox:
         if self.native:
             tool.function.pop("strict", None)  # Anthropic's API keeps that promise itself
         self.declared[tool.name] = tool
-        self._offered[tool.name] = not tool.deferred
-        if tool.deferred and tool.name != _PLACEHOLDER:
+        if not tool.deferred:
+            self.shown.append(tool)
+        elif tool.name == _PLACEHOLDER:
+            self._removed.add(tool.name)
+        else:
             self.waiting[tool.name] = tool
 
     def leave_out(self, name: str, path: str) -> None:
@@ -73,7 +58,7 @@ class Toolbox:
         if not self.native:
             self.dropped.append(name)
         elif name not in self.foreign:
-            self.declare(Declared(name, path, {"name": name, "parameters": {"type": "object"}}, deferred=False))
+            self.declare(Tool(name, path, {"parameters": {"type": "object"}}))
             self.foreign.add(name)
 
     def serve(self, name: str, tools: list[str] | None, path: str) -> None:
@@ -86,49 +71,43 @@ class Toolbox:
             if tool not in self.declared:
                 self.leave_out(tool, path)
 
-    def load(self, name: str) -> Declared | None:
-        """The conversation names a tool from here on; the tool, if it is declared and was not offered until now."""
-        tool = self.declared.get(name)
-        if tool is None or self._offered[name] or name == _PLACEHOLDER:
-            return None
-        self._offered[name] = True
-        self.waiting.pop(name, None)
-        if tool.deferred:
-            self._loaded.setdefault(name)
-        return tool
+    def load(self, name: str) -> Tool | None:
+        """See OfferedTools. A tool that the conversation took away comes back to its place."""
+        if name in self._removed and name != _PLACEHOLDER:
+            self._removed.discard(name)
+            return self.declared[name]
+        return super().load(name)
 
-    def remove(self, name: str) -> Declared | None:
+    def remove(self, name: str) -> Tool | None:
         """The conversation takes a tool away; the tool, if it was offered until now."""
-        if not self._offered.get(name):
+        if not self.is_offered(name):
             return None
-        self._offered[name] = False
+        self._removed.add(name)
         return self.declared[name]
 
     def load_all(self) -> None:
         """Offer all deferred tools: only Anthropic's servers could run the search that finds them."""
-        for name in self.declared:
+        for name in [*self.waiting]:
             self.load(name)
 
     def is_offered(self, name: str) -> bool:
         """Whether the model may call it after the conversation as it is so far."""
-        return self._offered.get(name, False)
+        return name in self.declared and name not in self.waiting and name not in self._removed
 
     @property
-    def unoffered(self) -> list[Declared]:
-        """The deferred tools that the conversation has not named so far."""
-        return [tool for tool in self.declared.values() if not self._offered[tool.name]]
+    def offered(self) -> list[Tool]:
+        """The tools for the model, without those that the conversation took away."""
+        return [tool for tool in self.shown if tool.name not in self._removed]
 
     @property
-    def offered(self) -> list[Declared]:
-        """The tools for the model, deferred ones behind the others."""
-        first = [tool for tool in self.declared.values() if not tool.deferred]
-        loaded = [self.declared[name] for name in self._loaded]
-        return [tool for tool in [*first, *loaded] if self._offered[tool.name]]
+    def unoffered(self) -> list[Tool]:
+        """The tools that the conversation has not named so far, or took away."""
+        return [tool for tool in self.declared.values() if not self.is_offered(tool.name)]
 
 
 def read_tools(request: Reader, *, native: bool = False) -> Toolbox:
     """The request's `tools`. native: see `Toolbox`. Raises ToolCallError for what is no tool."""
-    box = Toolbox(native)
+    box = Toolbox(native=native)
     searches = False
     entries = request.items("tools")
     sets = [_values(entry) for entry in entries if entry.value("type") == TOOLSET]
@@ -152,16 +131,16 @@ def read_tools(request: Reader, *, native: bool = False) -> Toolbox:
     return box
 
 
-def read_tool(entry: Reader) -> Declared | None:
+def read_tool(entry: Reader) -> Tool | None:
     """A tool that the client runs; None for one that Anthropic's servers would run."""
     kind = entry.text("type") or "custom"
     deferred = entry.flag("defer_loading") is True
     if kind != "custom" and (function := typed_tool(kind, entry)) is not None:
-        name = entry.text("name") or function["name"]
-        return Declared(name, entry.path, {**function, "name": name}, deferred)
+        name = function.pop("name")
+        return Tool(entry.text("name") or name, entry.path, function, deferred)
     if kind != "custom" and not entry.begins("input_schema", b"{"):
         return None
-    made: dict[str, Any] = {"name": (name := entry.filled("name"))}
+    name, made = entry.filled("name"), dict[str, Any]()
     if entry.text("description") is not None:
         made["description"] = entry.fields["description"]
     if not entry.begins("input_schema", b"{"):
@@ -170,7 +149,7 @@ def read_tool(entry: Reader) -> Declared | None:
     made["parameters"] = entry.fields["input_schema"]
     if entry.flag("strict"):
         made["strict"] = True
-    return Declared(name, entry.path, made, deferred)
+    return Tool(name, entry.path, made, deferred)
 
 
 def _values(entry: Reader) -> dict[str, Any]:
@@ -182,17 +161,6 @@ def _name_of(entry: Reader, otherwise: str) -> str:
     names = [entry.value(name) for name in ("name", "mcp_server_name")]
     name = next((name for name in names if isinstance(name, str) and name), otherwise)
     return _NOT_IN_HEADER.sub("_", name[:64])
-
-
-def chat_tools(box: Toolbox) -> dict[str, Any]:
-    """The tools as fields of a chat completion; those whose definitions the conversation holds say so."""
-    made = [_chat_tool(tool, {LOADED_FIELD: True} if tool.name in box.written else {}) for tool in box.offered]
-    waiting = [_chat_tool(tool, {}) for tool in box.waiting.values()]
-    return {"tools": made, **({DEFERRED_FIELD: waiting} if waiting else {})} if made else {}
-
-
-def _chat_tool(tool: Declared, more: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "function", "function": tool.function, **more}
 
 
 def chat_choice(request: Reader, box: Toolbox) -> dict[str, Any]:
@@ -236,13 +204,15 @@ def _no_tool(path: str, message: str, box: Toolbox) -> ToolCallError:
     return refusal(path, f"{message}{dropped}.", "invalid_tool_choice")
 
 
-def inline_definition(reference: Reader) -> Declared | None:
+def inline_definition(reference: Reader) -> Tool | None:
     """The tool in the `definition` of a `tool_addition`. None for a tool that only Anthropic's servers run."""
     entry = reference.inner("definition")
     if entry is None:
         raise reference.error("definition", ANTHROPIC["object"])
     found = read_tool(entry)
-    return None if found is None else Declared(found.name, entry.path, found.function, deferred=True)
+    if found is not None:
+        found.deferred = True
+    return found
 
 
 # -- tools of MCP servers that a request lets the upstream call -------------------------------------------------------
@@ -313,13 +283,12 @@ def _integer(description: str) -> Schema:
     return {"type": "integer", "description": description}
 
 
-_LINES = {
-    "type": "array",
-    "items": {"type": "integer"},
-    "minItems": 2,
-    "maxItems": 2,
-    "description": "For view: the first and the last line to show, counted from 1; -1 is the end of the file.",
-}
+def _integers(count: int, description: str) -> Schema:
+    items = {"type": "integer"}
+    return {"type": "array", "items": items, "minItems": count, "maxItems": count, "description": description}
+
+
+_LINES = _integers(2, "For view: the first and the last line to show, counted from 1; -1 is the end of the file.")
 
 
 def _bash(_version: str, _entry: Reader) -> tuple[str, str, Schema]:
@@ -378,35 +347,24 @@ _ACTIONS_2025 = (
 )  # fmt: skip
 
 
-def _point(description: str) -> Schema:
-    return {
-        "type": "array",
-        "items": {"type": "integer"},
-        "minItems": 2,
-        "maxItems": 2,
-        "description": description,
-    }
-
-
 def _computer(version: str, entry: Reader) -> tuple[str, str, Schema]:
     zoom = version >= "20251124" and entry.value("enable_zoom") is True
     actions = _ACTIONS_2024 if version < "20250124" else _ACTIONS_2025
     properties: Schema = {
         "action": {"type": "string", "enum": [*actions, *(["zoom"] if zoom else [])], "description": "What to do."},
-        "coordinate": _point("[x, y] in pixels from the left and the top, for actions of the mouse."),
+        "coordinate": _integers(2, "[x, y] in pixels from the left and the top, for actions of the mouse."),
         "text": _text("For type: the text. For key and hold_key: the key or combination, such as ctrl+s."),
     }
     if version >= "20250124":
         directions = ["up", "down", "left", "right"]
         properties |= {
-            "start_coordinate": _point("For left_click_drag: [x, y] where it begins."),
+            "start_coordinate": _integers(2, "For left_click_drag: [x, y] where it begins."),
             "scroll_direction": {"type": "string", "enum": directions, "description": "For scroll: where to."},
             "scroll_amount": _integer("For scroll: how many clicks of the wheel."),
             "duration": {"type": "number", "description": "For wait and hold_key: seconds."},
         }
     if zoom:
-        region = {"type": "array", "items": {"type": "integer"}, "minItems": 4, "maxItems": 4}
-        properties["region"] = {**region, "description": "For zoom: [x1, y1, x2, y2], the part to show enlarged."}
+        properties["region"] = _integers(4, "For zoom: [x1, y1, x2, y2], the part to show enlarged.")
     width, height = (entry.value(f"display_{side}_px") for side in ("width", "height"))
     size = f" The screen has {width} x {height} pixels." if isinstance(width, int) and isinstance(height, int) else ""
     return "computer", f"Controls mouse and keyboard, and shows the screen.{size}", _object(properties, "action")
