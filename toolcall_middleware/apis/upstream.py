@@ -1,13 +1,19 @@
-"""The seam to a provider whose API is not OpenAI's: what a translation of one request and its answer does. No I/O.
+"""A provider whose API is not OpenAI's: one request and its answer are translated. No I/O.
 
-hosts/proxy/upstream/providers.py drives it; each provider has a package here.
+hosts/proxy/upstream/providers.py drives a `Translation`; each provider has one in a package here. What a provider's
+answer says becomes `Chunk`s, which are written as a stream or joined to a whole answer.
 """
 
 from __future__ import annotations
 
+import abc
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, NamedTuple
 
+from ..errors import ToolCallError
+from ..wire import openai
+from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError
 from .passage import Passage
 
 NO_RESULT = "No result was given for this call."
@@ -29,42 +35,231 @@ class TranslatedRequest:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class Translation(Protocol):
+class Chunk(NamedTuple):
+    """What one chunk says of a choice. choice: its index. reason: OpenAI's word for its end; own: the provider's."""
+
+    delta: dict[str, Any]
+    choice: int = 0
+    reason: str | None = None
+    own: str | None = None
+
+
+class UpstreamAnswer(abc.ABC):
+    """Reads one answer of a provider and writes it as a chat completion. `done`: `[DONE]` has left.
+
+    limit: bytes that an event of its stream may take. `begun`: the provider has said something of the answer.
+    """
+
+    def __init__(self, model: str, created: int, *, include_usage: bool = False, limit: int | None = None) -> None:
+        self._head = {"id": "", "object": "", "created": created, "model": model}
+        self._include_usage = include_usage
+        self._reader = EventReader(limit)
+        self._over = False  # the event that ends the stream has come
+        self.begun = False
+        self.done = False
+
+    # -- what a provider does --------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def _read(self, event: ServerEvent) -> Iterator[Chunk]:
+        """What an event of the stream says. Raises ToolCallError for an error in it."""
+
+    @abc.abstractmethod
+    def _is_complete(self, *, cut: bool) -> bool:
+        """Whether a stream that is over without its last event has said all. cut: it broke off."""
+
+    @abc.abstractmethod
+    def _usage(self) -> dict[str, Any] | None:
+        """OpenAI's usage; None where the provider counted nothing."""
+
+    def _last(self) -> Iterable[Chunk]:
+        """What is said at the end of the stream."""
+        return ()
+
+    # -- a stream --------------------------------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> bytes:
+        """The next bytes of the stream, cut anywhere; events of a chat completion. Raises ToolCallError."""
+        if self.done:
+            return b""
+        try:
+            events = self._reader.feed(data)
+        except TooLargeError:
+            self._reader.rest()
+            raise ToolCallError("upstream_error", "An event of the upstream's stream is too large.") from None
+        return self._written(events)
+
+    def finish(self, *, cut: bool) -> bytes:
+        """The stream is over. See `Translation.finish`."""
+        if self.done:
+            return b""
+        out = self._written(self._reader.finish())
+        if self.done:
+            return out
+        if self._is_complete(cut=cut):
+            return out + self._end()
+        if cut:
+            return out
+        what = "broke off before the answer was complete" if self.begun else "ended without an answer"
+        return out + self._fail(ToolCallError("upstream_error", f"The upstream's stream {what}."))
+
+    def _written(self, events: Iterable[ServerEvent]) -> bytes:
+        out: list[bytes] = []
+        for event in events:
+            if event.data is None or self.done:
+                continue
+            try:
+                for chunk in self._read(event):
+                    out.append(self._chunk(chunk))  # noqa: PERF401 - those before an error count
+            except ToolCallError as error:
+                out.append(self._fail(error))
+            if self._over and not self.done:
+                out.append(self._end())
+        return b"".join(out)
+
+    def _chunk(self, chunk: Chunk) -> bytes:
+        choice = {"index": chunk.choice, "delta": chunk.delta, "logprobs": None, "finish_reason": chunk.reason}
+        if chunk.own is not None:
+            choice["native_finish_reason"] = chunk.own
+        return self._event(choices=[choice])
+
+    def _event(self, **fields: Any) -> bytes:
+        return openai.event(openai.encode({**self._head, "object": "chat.completion.chunk", **fields}))
+
+    def _end(self) -> bytes:
+        out = [self._chunk(chunk) for chunk in self._last()]
+        self.done = True
+        if self._include_usage and (usage := self._usage()) is not None:
+            out.append(self._event(choices=[], usage=usage))
+        return b"".join([*out, DONE])
+
+    def _fail(self, error: ToolCallError) -> bytes:
+        self.done = True
+        return error.sse() + DONE
+
+    # -- a whole answer --------------------------------------------------------------------------------------------
+
+    def _joined(self, chunks: Iterable[Chunk], *, thoughts: str = "", **fields: Any) -> bytes:
+        """The whole answer that says the same as these chunks.
+
+        thoughts: what separates the reasoning of two chunks. fields: of each message, unless a chunk has them.
+        """
+        choices: dict[int, _Choice] = {}
+        for chunk in chunks:
+            choices.setdefault(chunk.choice, _Choice(chunk.choice, fields)).add(chunk)
+        usage = self._usage()
+        answer = {
+            **self._head,
+            "object": "chat.completion",
+            "choices": [choice.whole(thoughts) for choice in choices.values()],
+        }
+        return openai.encode(answer if usage is None else {**answer, "usage": usage})
+
+
+class _Choice:
+    """A choice of a whole answer, joined from its chunks."""
+
+    def __init__(self, index: int, fields: dict[str, Any]) -> None:
+        self._index = index
+        self._message: dict[str, Any] = {"role": "assistant", "content": None, **fields}
+        self._texts: dict[str, list[str]] = {}
+        self._calls: list[dict[str, Any]] = []
+        self._end = Chunk({})
+
+    def add(self, chunk: Chunk) -> None:
+        if chunk.reason is not None:
+            self._end = chunk
+        for name, value in chunk.delta.items():
+            if name in {"content", "reasoning"} and value is not None:
+                self._texts.setdefault(name, []).append(value)
+            elif name == "tool_calls":
+                for piece in value:
+                    self._add_call(piece)
+            elif isinstance(value, list):
+                self._message.setdefault(name, []).extend(value)
+            else:
+                self._message[name] = value
+
+    def _add_call(self, piece: dict[str, Any]) -> None:
+        if "id" in piece:
+            self._calls.append({name: value for name, value in piece.items() if name != "index"})
+        else:
+            function = self._calls[piece["index"]]["function"]
+            function["arguments"] += piece["function"]["arguments"]
+
+    def whole(self, thoughts: str) -> dict[str, Any]:
+        message = self._message
+        if (content := self._texts.get("content")) is not None:
+            message["content"] = "".join(content) or (None if self._calls else "")
+        if reasoning := self._texts.get("reasoning"):
+            message["reasoning"] = thoughts.join(reasoning)
+        if self._calls:
+            message["tool_calls"] = self._calls
+        choice = {"index": self._index, "message": message, "logprobs": None, "finish_reason": self._end.reason}
+        return choice if self._end.own is None else {**choice, "native_finish_reason": self._end.own}
+
+
+class Translation(abc.ABC):
     """One request and its answer. First `request` or `models`, then either `whole`, or `feed`s and `finish`."""
 
-    @property
-    def stream(self) -> bool:
-        """Whether the client asked for a stream. Known after `request`."""
-        ...
+    _streamed: UpstreamAnswer | None = None
+    _lists: bool | None = None  # the list of models was asked for (True), or one of them (False)
 
-    @property
-    def done(self) -> bool:
-        """Whether `[DONE]` has left: what comes later, also a fault, is no longer the client's business."""
-        ...
-
+    @abc.abstractmethod
     def request(self, body: bytes, passage: Passage | None = None, /) -> TranslatedRequest:
         """The client's chat completion for the provider. Raises ToolCallError for what it cannot express.
 
         passage: the request that it was made of, which a provider of the client's own API gets as it came.
         """
-        ...
 
+    @abc.abstractmethod
     def models(self, name: str | None, /) -> TranslatedRequest:
         """The same for the list of models (None), or for one of them."""
-        ...
+
+    @abc.abstractmethod
+    def _error(self, data: bytes, status: int) -> ToolCallError:
+        """An error of the API, or of the host, which keeps its status and text."""
+
+    @abc.abstractmethod
+    def _completion(self, data: bytes) -> bytes:
+        """A whole answer as a chat completion. Raises ToolCallError where it is none."""
+
+    @abc.abstractmethod
+    def _listed(self, value: Any) -> list[dict[str, Any]] | dict[str, Any] | None:
+        """The models of a list, or the one that was asked for, as OpenAI's; None where the value is neither."""
+
+    @property
+    def stream(self) -> bool:
+        """Whether the client asked for a stream. Known after `request`."""
+        return self._streamed is not None
+
+    @property
+    def done(self) -> bool:
+        """Whether `[DONE]` has left: what comes later, also a fault, is no longer the client's business."""
+        return self._streamed is not None and self._streamed.done
 
     def whole(self, status: int, data: bytes, /) -> tuple[int, bytes]:
         """A collected answer of any status: the client's status and body (a completion, a list of models, an error).
 
-        An error keeps its status and text, in OpenAI's envelope. The host's own errors are in that envelope already
-        and stay as they are. Raises ToolCallError (`upstream_error`) for a success that cannot be read, and may raise
-        an error that has headers of its own.
+        An error keeps its status and text, in OpenAI's envelope. Raises ToolCallError (`upstream_error`) for a success
+        that cannot be read, and for an error that has headers of its own.
         """
-        ...
+        if not 200 <= status < 300:
+            error = self._error(data, status)
+            if error.headers:
+                raise error
+            return status, error.body()
+        if self._lists is None:
+            return status, self._completion(data)
+        listed = self._listed(openai.read_value(data))
+        if listed is None:
+            raise ToolCallError("upstream_error", "The upstream's answer is no list of models.")
+        return status, openai.encode({"object": "list", "data": listed} if isinstance(listed, list) else listed)
 
     def feed(self, data: bytes, /) -> bytes:
         """The next bytes of the provider's event stream, cut anywhere: OpenAI's events, as far as they are known."""
-        ...
+        assert self._streamed is not None  # noqa: S101 - the client asked for a stream
+        return self._streamed.feed(data)
 
     def finish(self, *, cut: bool) -> bytes:
         """The provider's stream is over: what is held back.
@@ -72,4 +267,10 @@ class Translation(Protocol):
         Without `cut`, a stream that lacks its end gets an error event and `[DONE]`. With `cut` nothing is said about
         that, and no `[DONE]`: the host knows the reason and tells it.
         """
-        ...
+        assert self._streamed is not None  # noqa: S101 - the client asked for a stream
+        return self._streamed.finish(cut=cut)
+
+
+def asks_usage(options: Any) -> bool:
+    """Whether a request's `stream_options` ask for usage."""
+    return isinstance(options, dict) and options.get("include_usage") is True

@@ -6,7 +6,7 @@ import asyncio
 import json
 import zlib
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
@@ -55,6 +55,7 @@ class Shouting:
 
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+shouting = cast("Callable[[], Translation]", Shouting)
 
 
 class Provider:
@@ -91,9 +92,8 @@ async def drive(
     provider: App, *pieces: bytes, path: str = "/v1/chat/completions", method: str = "POST", **limits: Any
 ) -> Answer:
     headers: list[tuple[bytes, bytes]] = limits.pop("headers", [])
-    make: Callable[[], Translation] = Shouting
     scope = scope_of(path, method=method, headers=headers)
-    return await ask(Translator(provider, make, **limits), scope, *(pieces or (BODY,)))
+    return await ask(Translator(provider, shouting, **limits), scope, *(pieces or (BODY,)))
 
 
 async def test_the_request_goes_out_as_the_translation_says() -> None:
@@ -253,7 +253,7 @@ async def test_other_paths_are_not_found(method: str, path: str) -> None:
 
 async def test_lifespan_goes_to_the_app() -> None:
     provider = Provider()
-    translator = Translator(provider, Shouting)
+    translator = Translator(provider, shouting)
 
     async def nothing(*_: Any) -> Any:
         raise AssertionError
@@ -280,7 +280,7 @@ async def test_the_app_hears_that_the_client_has_gone() -> None:
     async def send(message: Message) -> None:
         pass
 
-    await Translator(app, Shouting)(scope_of("/v1/chat/completions", method="POST"), receive, send)
+    await Translator(app, shouting)(scope_of("/v1/chat/completions", method="POST"), receive, send)
     assert heard == ["http.disconnect"]
 
 
@@ -293,5 +293,5 @@ async def test_a_client_that_leaves_in_its_request_is_not_answered() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await Translator(Provider(), Shouting)(scope_of("/v1/chat/completions", method="POST"), receive, send)
+    await Translator(Provider(), shouting)(scope_of("/v1/chat/completions", method="POST"), receive, send)
     assert sent == []

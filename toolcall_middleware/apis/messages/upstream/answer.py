@@ -1,16 +1,17 @@
-"""Anthropic's answers as chat completions: whole ones, streams, lists of models, errors."""
+"""Anthropic's answers as chat completions: whole ones, streams, errors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from ....errors import ToolCallError
-from ....wire.openai import NULL, Shell, encode, event, raw, read_error, read_object, read_objects, read_value
-from ....wire.sse import DONE, EventReader, ServerEvent, TooLargeError
+from ....wire.openai import encode, read_error, read_object, read_objects, read_value
+from ....wire.sse import ServerEvent
 from ...context_errors import CONTEXT, is_context_error
+from ...upstream import Chunk, UpstreamAnswer
 
 _STOP_REASONS = {
     "end_turn": "stop",
@@ -34,15 +35,19 @@ _STATUS = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-DETAILS_FORMAT = "anthropic-claude-v1"
+_DETAILS_FORMAT = "anthropic-claude-v1"
+_MAX_THINKING = 8 * 1024 * 1024
+"""Characters of a thinking block that are kept to be given back with its signature."""
+OnEvent = Callable[[bytes, Mapping[str, Any]], None]
+"""Takes the bytes of an event, and its data."""
 
 
-def finish_reason(stop_reason: Any) -> str:
+def _finish_reason(stop_reason: Any) -> str:
     """OpenAI's word for why the model stopped."""
     return _STOP_REASONS.get(stop_reason, "stop") if isinstance(stop_reason, str) else "stop"
 
 
-def usage_of(usage: Mapping[str, Any]) -> dict[str, Any]:
+def _usage_of(usage: Mapping[str, Any]) -> dict[str, Any]:
     """OpenAI's usage. Anthropic counts what it read from its cache, and wrote there, apart from the input."""
     read, written = _count(usage, "cache_read_input_tokens"), _count(usage, "cache_creation_input_tokens")
     prompt = _count(usage, "input_tokens") + read + written
@@ -67,321 +72,180 @@ def _count(values: Mapping[str, Any], name: str) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def refusal_of(message: Mapping[str, Any]) -> str | None:
+def _refusal_of(message: Mapping[str, Any]) -> str | None:
     """What a model that refuses says of it, where the API tells."""
     details = message.get("stop_details")
     text = details.get("explanation") if isinstance(details, dict) else None
     return text if isinstance(text, str) and text else None
 
 
-def thinking_detail(block: Mapping[str, Any], index: int, calls: int) -> dict[str, Any] | None:
-    """A thinking block as an item of `reasoning_details`, which a client gives back; None where it need not.
+def error_of(data: bytes, status: int | None) -> ToolCallError:
+    """An error of the API, or of the host; its status, type and text stay.
 
-    `calls` is how many calls stand before it: the API wants its blocks back where they were.
+    status: None for an event of a stream, which has none. The one that its type has otherwise becomes its code.
     """
-    base: dict[str, Any] = {"format": DETAILS_FORMAT, "index": index}
-    if calls:
-        base["calls_before"] = calls
-    match block:
-        case {"type": "thinking", "thinking": str(text), "signature": str(signature)} if signature:
-            return {"type": "reasoning.text", "text": text, "signature": signature, **base}
-        case {"type": "redacted_thinking", "data": str(data)}:
-            return {"type": "reasoning.encrypted", "data": data, **base}
-    return None
+    error = read_error(data, status)
+    if error.code is None and status is None and error.type in _STATUS:
+        error.code = error.status = _STATUS[error.type]
+    elif error.code is None and status is not None and is_context_error(error):
+        error.code = CONTEXT  # by that clients know that they must shorten the prompt
+    return error
 
 
-def completion(data: bytes, *, created: int) -> bytes:
-    """A whole answer; arguments keep the spelling that they have there. Raises ToolCallError where it is none."""
-    message = read_value(data)
-    content = message.get("content") if isinstance(message, dict) else None
-    # The same blocks with their values as they are written.
-    written = read_objects((read_object(data) or {}).get("content"))
-    if not isinstance(content, list) or written is None:
-        raise ToolCallError("upstream_error", "The upstream's answer is not one of Anthropic's messages.")
-    texts: list[str] = []
-    thoughts: list[str] = []
-    details: list[dict[str, Any]] = []
-    calls: list[dict[str, Any]] = []
-    for block, spelled in zip(content, written, strict=True):
-        match block:
-            case {"type": "text", "text": str(text)}:
-                texts.append(text)
-            case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
-                arguments = bytes(spelled["input"]).decode() if block.get("input") else "{}"
-                calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
-            case {"type": "thinking", "thinking": str(text)} if text:
-                thoughts.append(text)
-        detail = thinking_detail(block, len(details), len(calls)) if isinstance(block, dict) else None
-        if detail is not None:
-            details.append(detail)
-    answer: dict[str, Any] = {"role": "assistant", "content": "".join(texts) or None, "refusal": None}
-    reason = finish_reason(message.get("stop_reason"))
-    if reason == "content_filter":
-        answer["refusal"] = refusal_of(message)
-    if calls:
-        answer["tool_calls"] = calls
-    elif answer["content"] is None:
-        answer["content"] = ""
-    if thoughts:
-        answer["reasoning"] = "\n\n".join(thoughts)
-    if details:
-        answer["reasoning_details"] = details
-    usage = message.get("usage")
-    return encode(
-        {
-            "id": message.get("id") or "",
-            "object": "chat.completion",
-            "created": created,
-            "model": message.get("model") or "",
-            "choices": [{"index": 0, "message": answer, "logprobs": None, "finish_reason": reason}],
-            "usage": usage_of(usage if isinstance(usage, dict) else {}),
-        }
-    )
-
-
-def models(value: Any) -> bytes:
-    """The list of models, or one of them. Raises ToolCallError where it is neither."""
-    if isinstance(value, dict) and isinstance(value.get("data"), list):
-        data = [_model(item) for item in value["data"] if isinstance(item, dict)]
-        return encode({"object": "list", "data": data})
-    if isinstance(value, dict) and isinstance(value.get("id"), str):
-        return encode(_model(value))
-    raise ToolCallError("upstream_error", "The upstream's answer is no list of models.")
-
-
-def _model(item: Mapping[str, Any]) -> dict[str, Any]:
-    known = {"id": item.get("id"), "object": "model", "created": 0, "owned_by": "anthropic"}
-    return {**known, **{name: value for name, value in item.items() if name not in {"type", "object"}}}
-
-
-def error(data: bytes, status: int) -> tuple[int, bytes]:
-    """An error of the API, or of the host, in OpenAI's envelope; its status, type and text stay.
-
-    A prompt that is too long gets OpenAI's code: by that clients know that they must shorten it.
-    """
-    fault = read_error(data, status)
-    if fault.code is None and is_context_error(fault):
-        fault.code = CONTEXT
-    return status, fault.body()
-
-
-def stream_error(data: bytes) -> ToolCallError:
-    """An error event. It has no status of its own: the one that its type stands for becomes its code."""
-    fault = read_error(data)
-    status = _STATUS.get(fault.type)
-    if fault.code is not None or status is None:
-        return fault
-    return ToolCallError(status, fault.message, param=fault.param, status=status, type=fault.type, extra=fault.extra)
-
-
-# -- Anthropic's event stream as chat-completion chunks; each delta leaves with the event that brought it --------------
-
-
-OnEvent = Callable[[bytes, Mapping[str, Any]], None]
-"""Takes the bytes of an event, and its data."""
-_MAX_THINKING = 8 * 1024 * 1024
-"""Characters of a thinking block that are kept to be given back with its signature."""
-
-
-class AnthropicStream:
-    """One answer. Bytes of events in, bytes of chunks out. on_event: is told each event, before its chunks leave."""
+class AnthropicAnswer(UpstreamAnswer):
+    """One answer. Each delta leaves with the event that brought it. on_event: takes each event before its chunks."""
 
     def __init__(
-        self, *, created: int, include_usage: bool, limit: int | None = None, on_event: OnEvent | None = None
+        self,
+        *,
+        created: int,
+        include_usage: bool = False,
+        limit: int | None = None,
+        on_event: OnEvent | None = None,
     ) -> None:
-        self._reader = EventReader(limit)
+        super().__init__("", created, include_usage=include_usage, limit=limit)
         self._on_event = on_event
-        self._created = created
-        self._include_usage = include_usage
-        self._id = ""
-        self._model = ""
-        self._usage: dict[str, Any] = {}
-        self._shell: Shell | None = None
-        self._begun = False
+        self._counted: dict[str, Any] = {}
         self._calls = 0
         self._details = 0
         self._blocks: dict[Any, _Block] = {}
         self._stop_reason: Any = None
         self._refusal: str | None = None
-        self.done = False
 
-    def feed(self, data: bytes) -> bytes:
-        """What leaves with the next bytes. Raises ToolCallError for an event without end."""
-        if self.done:
-            return b""
-        try:
-            events = self._reader.feed(data)
-        except TooLargeError:
-            raise ToolCallError("upstream_error", "An event of the upstream's stream is too large.") from None
-        return b"".join([self._on(item) for item in events])
+    def whole(self, data: bytes) -> bytes:
+        """A whole message; arguments keep the spelling that they have there. Raises ToolCallError where it is none."""
+        message = read_value(data)
+        content = message.get("content") if isinstance(message, dict) else None
+        # The same blocks with their values as they are written.
+        written = read_objects((read_object(data) or {}).get("content"))
+        if not isinstance(content, list) or written is None:
+            raise ToolCallError("upstream_error", "The upstream's answer is not one of Anthropic's messages.")
+        chunks = [*self._start(message)]
+        for block, spelled in zip(content, written, strict=True):
+            chunks += self._block_start(0, {**block, "input": block.get("input") and spelled["input"]})
+            chunks += self._block_stop(0)
+        self._message_delta(message, message.get("usage"))
+        return self._joined([*chunks, *self._last()], thoughts="\n\n", refusal=None)
 
-    def finish(self, *, cut: bool) -> bytes:
-        """The stream is over."""
-        if self.done:
-            return b""
-        out = b"".join([self._on(item) for item in self._reader.finish()])
-        if cut or self.done:
-            return out
-        if self._stop_reason is not None:
-            # All was said but the last word.
-            return out + self._end()
-        self.done = True
-        fault = ToolCallError("upstream_error", "The upstream's stream broke off before the answer was complete.")
-        return out + fault.sse() + DONE
+    # -- events ----------------------------------------------------------------------------------------------------
 
-    def _on(self, item: ServerEvent) -> bytes:
-        if self.done or item.data is None:
-            return b""
-        value = read_value(item.data)
+    def _read(self, event: ServerEvent) -> Iterator[Chunk]:
+        value = read_value(event.data)
         if not isinstance(value, dict):
-            return b""
+            return
         if self._on_event is not None:
-            self._on_event(item.raw, value)
+            self._on_event(event.raw, value)
+        if value.get("type") == "error" or ("error" in value and "type" not in value):
+            raise error_of(event.data or b"", None)
         index = value.get("index")
         index = index if isinstance(index, int) else None
         match value.get("type"):
             case "message_start":
-                return self._start(value.get("message"))
+                yield from self._start(value.get("message"))
             case "content_block_start":
-                return self._block_start(index, value.get("content_block"))
+                yield from self._block_start(index, value.get("content_block"))
             case "content_block_delta":
-                return self._delta(index, value.get("delta"))
+                yield from self._delta(index, value.get("delta"))
             case "content_block_stop":
-                return self._block_stop(index)
+                yield from self._block_stop(index)
             case "message_delta":
-                self._message_delta(value)
-                return b""
+                self._message_delta(value.get("delta"), value.get("usage"))
             case "message_stop":
-                return self._end()
-            case "error":
-                self.done = True
-                return stream_error(item.data).sse() + DONE
-        if "error" in value and "type" not in value:
-            self.done = True
-            return stream_error(item.data).sse() + DONE
-        return b""  # ping, and what is not known yet
+                self._over = True
+            case _:
+                pass  # ping, and what is not known yet
 
-    def _start(self, message: Any) -> bytes:
+    def _is_complete(self, *, cut: bool) -> bool:
+        """Whether all was said but the last word."""
+        return not cut and self._stop_reason is not None
+
+    def _usage(self) -> dict[str, Any]:
+        return _usage_of(self._counted)
+
+    def _last(self) -> Iterator[Chunk]:
+        yield from self._role()
+        reason = _finish_reason(self._stop_reason)
+        if reason == "content_filter" and self._refusal is not None:
+            yield Chunk({"refusal": self._refusal})
+        yield Chunk({}, reason=reason)
+
+    def _start(self, message: Any) -> Iterator[Chunk]:
         fields = message if isinstance(message, dict) else {}
-        self._id = str(fields.get("id") or "")
-        self._model = str(fields.get("model") or "")
+        self._head |= {"id": str(fields.get("id") or ""), "model": str(fields.get("model") or "")}
         if isinstance(fields.get("usage"), dict):
-            self._usage.update(fields["usage"])
-        return self._role()
+            self._counted.update(fields["usage"])
+        yield from self._role()
 
-    def _role(self) -> bytes:
-        if self._begun:
-            return b""
-        self._begun = True
-        return self._chunk({"role": "assistant", "content": ""})
+    def _role(self) -> Iterator[Chunk]:
+        if not self.begun:
+            self.begun = True
+            yield Chunk({"role": "assistant", "content": ""})
 
-    def _block_start(self, index: Any, content: Any) -> bytes:
+    def _block_start(self, index: Any, content: Any) -> Iterator[Chunk]:
         fields = content if isinstance(content, dict) else {}
-        block = _Block(str(fields.get("type") or ""))
-        self._blocks[index] = block
-        out = self._role()
+        block = self._blocks[index] = _Block(str(fields.get("type") or ""))
+        yield from self._role()
         match fields:
-            case {"type": "text", "text": str(text)} if text:
-                return out + self._text(text)
-            case {"type": "thinking", "thinking": str(text)} if text:
-                return out + self._thought(block, text)
-            case {"type": "redacted_thinking"}:
-                return out + self._detail(fields)
+            case {"type": "text", "text": str(said)} if said:
+                yield Chunk({"content": said})
+            case {"type": "thinking"}:
+                text, signature = fields.get("thinking"), fields.get("signature")
+                block.signature = signature if isinstance(signature, str) else ""
+                if isinstance(text, str) and text:
+                    yield block.thought(text)
+            case {"type": "redacted_thinking", "data": str(data)}:
+                yield self._detail({"type": "reasoning.encrypted", "data": data})
             case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
                 block.call = self._calls
                 self._calls += 1
                 # Whole at once is allowed, too.
                 block.given = fields.get("input") or {}
                 call = {"index": block.call, "id": call_id, "type": "function"}
-                return out + self._chunk({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]})
-        return out
+                yield Chunk({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]})
 
-    def _delta(self, index: Any, delta: Any) -> bytes:
+    def _delta(self, index: Any, delta: Any) -> Iterator[Chunk]:
         block = self._blocks.get(index)
         if block is None or not isinstance(delta, dict):
-            return b""
+            return
         match delta:
             case {"type": "text_delta", "text": str(text)} if text:
-                return self._text(text)
+                yield Chunk({"content": text})
             case {"type": "input_json_delta", "partial_json": str(text)} if text and block.call is not None:
                 block.begun = True
-                return self._arguments(block.call, text)
+                yield block.arguments(text)
             case {"type": "thinking_delta", "thinking": str(text)} if text:
-                return self._thought(block, text)
+                yield block.thought(text)
             case {"type": "signature_delta", "signature": str(signature)}:
                 block.signature += signature
-        return b""
 
-    def _block_stop(self, index: Any) -> bytes:
+    def _block_stop(self, index: Any) -> Iterator[Chunk]:
         block = self._blocks.pop(index, None)
         if block is None:
-            return b""
+            return
         if block.call is not None and not block.begun:
-            return self._arguments(block.call, encode(block.given).decode())
-        if block.kind == "thinking" and block.size <= _MAX_THINKING:
-            return self._detail({"type": "thinking", "thinking": "".join(block.thinking), "signature": block.signature})
-        return b""
+            yield block.arguments(encode(block.given).decode())
+        if block.kind == "thinking" and block.signature and block.size <= _MAX_THINKING:
+            text = "".join(block.thinking)
+            yield self._detail({"type": "reasoning.text", "text": text, "signature": block.signature})
 
-    def _message_delta(self, value: dict[str, Any]) -> None:
-        delta = value.get("delta")
+    def _detail(self, detail: dict[str, Any]) -> Chunk:
+        """A thinking block as an item of `reasoning_details`, which a client gives back.
+
+        It has the number of calls before it: the API wants its blocks back where they were.
+        """
+        detail |= {"format": _DETAILS_FORMAT, "index": self._details}
+        if self._calls:
+            detail["calls_before"] = self._calls
+        self._details += 1
+        return Chunk({"reasoning_details": [detail]})
+
+    def _message_delta(self, delta: Any, usage: Any) -> None:
         if isinstance(delta, dict):
             self._stop_reason = delta.get("stop_reason") or self._stop_reason
-            self._refusal = refusal_of(delta)
-        usage = value.get("usage")
+            self._refusal = _refusal_of(delta)
         if isinstance(usage, dict):
             # Cumulative; what is null here stays as it was at the start.
-            self._usage.update({name: count for name, count in usage.items() if count is not None})
-
-    def _end(self) -> bytes:
-        self.done = True
-        out = self._role()
-        reason = finish_reason(self._stop_reason)
-        if reason == "content_filter" and self._refusal is not None:
-            out += self._chunk({"refusal": self._refusal})
-        out += self._last_chunk(reason)
-        if self._include_usage:
-            out += event(encode({**self._head(), "choices": [], "usage": usage_of(self._usage)}))
-        return out + DONE
-
-    # -- what leaves -----------------------------------------------------------------------------------------------
-
-    def _text(self, text: str) -> bytes:
-        return self._chunk({"content": text})
-
-    def _thought(self, block: _Block, text: str) -> bytes:
-        block.size += len(text)
-        if block.size <= _MAX_THINKING:
-            block.thinking.append(text)
-        return self._chunk({"reasoning": text})
-
-    def _detail(self, block: dict[str, Any]) -> bytes:
-        detail = thinking_detail(block, self._details, self._calls)
-        if detail is None:
-            return b""
-        self._details += 1
-        return self._chunk({"reasoning_details": [detail]})
-
-    def _arguments(self, call: int, text: str) -> bytes:
-        return self._chunk({"tool_calls": [{"index": call, "function": {"arguments": text}}]})
-
-    def _head(self) -> dict[str, Any]:
-        return {
-            "id": self._id,
-            "object": "chat.completion.chunk",
-            "created": self._created,
-            "model": self._model,
-        }
-
-    def _chunk(self, delta: dict[str, Any]) -> bytes:
-        if self._shell is None:
-            # What is around the delta is the same in all chunks of an answer.
-            top = {name: raw(value) for name, value in self._head().items()}
-            self._shell = Shell(top, {"index": raw(0), "delta": NULL, "logprobs": NULL})
-        return self._shell.around(encode(delta))
-
-    def _last_chunk(self, reason: str) -> bytes:
-        choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": reason}
-        return event(encode({**self._head(), "choices": [choice]}))
+            self._counted.update({name: count for name, count in usage.items() if count is not None})
 
 
 class _Block(msgspec.Struct):
@@ -394,3 +258,12 @@ class _Block(msgspec.Struct):
     thinking: list[str] = msgspec.field(default_factory=list)
     size: int = 0
     signature: str = ""
+
+    def thought(self, text: str) -> Chunk:
+        self.size += len(text)
+        if self.size <= _MAX_THINKING:
+            self.thinking.append(text)
+        return Chunk({"reasoning": text})
+
+    def arguments(self, text: str) -> Chunk:
+        return Chunk({"tool_calls": [{"index": self.call, "function": {"arguments": text}}]})
