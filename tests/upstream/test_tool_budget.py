@@ -163,11 +163,12 @@ async def test_the_header_counts_what_is_shown(stream: bool) -> None:
 
 
 class ThinkingBackend:
-    """Thinks in fields of its own before it searches, and before it calls."""
+    """Thinks in fields of its own before it searches, and before it calls. odd: what the field holds, if not text."""
 
-    def __init__(self, field: str) -> None:
+    def __init__(self, field: str, odd: Any = ...) -> None:
         self.turns = [("One. ", f"Let me see.\n{FOUND}"), ("Two.", CALL)]
         self.field = field
+        self.odd = odd
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         request = Request(scope, receive)
@@ -175,6 +176,8 @@ class ThinkingBackend:
         said: dict[str, Any] = {"role": "assistant", "content": text, self.field: thought}
         if self.field == "reasoning_details":
             said[self.field] = [{"type": "reasoning.text", "text": thought, "signature": thought[:3]}]
+        if self.odd is not ...:
+            said[self.field] = self.odd
         name = "delta" if (await request.json()).get("stream") else "message"
         whole = {"id": "c", "created": 1, "model": "m", "choices": [{"index": 0, name: said, "finish_reason": "stop"}]}
         answer = JSONResponse(whole) if name == "message" else StreamingResponse(
@@ -216,6 +219,13 @@ async def test_what_is_thought_before_a_search_is_in_the_answer(face: str, strea
     response = await send(backend, body_of(face, stream=stream, **asked), face=face, **options)
     assert thoughts(face, response) == "One. Two."
     assert said(face, response)[:2] == ("Let me see.\n", [("get_weather", {"place": "Rome"})])
+
+
+@both
+@pytest.mark.parametrize("odd", [5, {"text": "x"}, "x", None])
+async def test_odd_signed_thoughts_are_no_fault(stream: bool, odd: Any) -> None:
+    response = await send(ThinkingBackend("reasoning_details", odd), body_of("chat", stream=stream))
+    assert said("chat", response)[1] == [("get_weather", {"place": "Rome"})]
 
 
 @both

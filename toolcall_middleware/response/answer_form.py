@@ -320,8 +320,8 @@ class AnswerForm:
             made[name] = given[name] if openai.read_text(given.get(name)) == text else openai.raw(text)
         if content != part.text or (calls and not content):
             made["content"] = openai.raw(content or None if calls else content)
-        if signed := openai.read_value(before.get(_SIGNED)):
-            own = openai.read_value(kept.get(_SIGNED))
+        signed, own = (openai.read_value(fields.get(_SIGNED)) for fields in (before, kept))
+        if isinstance(signed, list) and signed:
             made[_SIGNED] = openai.raw([*signed, *(own if isinstance(own, list) else ())])
         if calls and self._chat.legacy:
             made["function_call"] = openai.raw(calls[0]["function"])
