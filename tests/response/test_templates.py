@@ -15,9 +15,10 @@ from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.chunk import MAX_TEMPLATES
+from toolcall_middleware.response.chunk import Choices
 from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.usage.meter import UsageMeter
+from toolcall_middleware.usage.text_chunk import MAX_UNLIKE
 
 from .streams import DONE, HEAD, chat_stream, chunk, event
 
@@ -113,28 +114,24 @@ def of_choice(index: int, piece: str) -> dict[str, Any]:
     return made
 
 
-@pytest.mark.parametrize("choices", [2, 5])
-def test_choices_that_take_turns_have_a_template_each(choices: int) -> None:
+@pytest.mark.parametrize("choices", [2, 5, 40])
+def test_choices_that_take_turns_are_told_by_their_type(choices: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, full = [0], Choices.read
+
+    def counted(self: Choices, fields: Any) -> Any:
+        read[0] += 1
+        return full(self, fields)
+
+    monkeypatch.setattr(Choices, "read", counted)
     pieces = cuts(f"{WORDS}{CALL}", "turns")
     role = {"role": "assistant", "content": ""}
     sent = [event({**HEAD, "choices": [{"index": n, "delta": role} for n in range(choices)]})]
     sent += [compact(of_choice(n, piece)) for piece in pieces for n in range(choices)]
-    made = rewriter("hermes")
-    out, fitted = send(made, [*sent, DONE])
-    assert fitted == len(sent) - 1 - choices
+    out, _ = send(rewriter("hermes"), [*sent, DONE])
+    assert read[0] <= choices + MAX_UNLIKE + 1
     whole, _ = send(rewriter("hermes"), messages([f"{WORDS}{CALL}"]))
     answer = check_stream(out, include_usage=None, n=choices)
     assert [(choice.content, choice.named_calls) for choice in answer.choices] == [said(whole)[:2]] * choices
-
-
-def test_the_templates_of_a_stream_are_bounded() -> None:
-    made = rewriter("hermes")
-    for number in range(3 * MAX_TEMPLATES):
-        for piece in ("Some", " words"):
-            made.feed(compact(of_choice(number, piece)))
-    assert len(made._templates._by_choice) == MAX_TEMPLATES
-    data = compact(of_choice(3 * MAX_TEMPLATES - 1, " more"))
-    assert made.feed(data) == data
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ but for its text, and what is emitted for it is put between bytes that were made
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..errors import ToolCallError
 from ..formats.base import StreamParser
 from ..formats.unparsed_calls import rest_of, unparsed_calls
 from ..usage.meter import ENDED, UsageMeter
-from ..usage.text_chunk import MAX_UNLIKE, TypedChoice, read_by_type
+from ..usage.text_chunk import MAX_UNLIKE, read_by_type
 from ..wire import openai
 from ..wire.openai import Fields, Shape, Shell, with_plain_content
 from ..wire.sse import ServerEvent
@@ -367,9 +367,7 @@ class ChunkHead:
         return {**missing, **top, **missing}
 
 
-MAX_TEMPLATES = 16
-"""Choices of one stream that have a template. Those of more choices are read in full: nothing grows with them."""
-
+_NO_FIELDS: Fields = {}
 Frame = tuple[bytes, bytes]
 """The bytes of an event before and after a JSON string in it."""
 
@@ -377,34 +375,42 @@ _read_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.encode
 
 
-class Template:
+class Template(msgspec.Struct):
     """A chunk that others may resemble in all but their text.
 
-    part: what it says of its choice. shell: the event that leaves, around its delta. met: another one fitted.
-    silent: no event leaves for a chunk of whose text nothing leaves yet. written: the JSON string that `text_of` read
-    last.
+    data: of a chunk that was told by its type, and is a template of itself. Else around, middle: as of a `Shape`.
+    part: what the chunk says of its choice, beside the fields `top`. shell: the event that is emitted, around its
+    delta. met: another one fitted. silent: no event is emitted for a chunk of whose text nothing is emitted yet.
+    written: the JSON string that `text_of` read last.
     """
 
-    __slots__ = (
-        "_arguments_frame", "_arguments_index", "_text_frame", "answer", "around", "choice", "index", "met", "middle",
-        "part", "shell", "silent", "top", "written",
-    )  # fmt: skip
+    choice: Choice
+    answer: ChoiceAnswer
+    index: int
+    data: bytes = b""
+    around: Frame = (b"", b"")
+    middle: slice = slice(0)
+    part: Part | None = None
+    top: Fields = _NO_FIELDS
+    shell: Shell | None = None
+    met: bool = False
+    silent: bool = False
+    written: bytes = b""
+    text_frame: Frame | None = None
+    arguments_frame: Frame = (b"", b"")
+    arguments_index: int = -1
 
-    def __init__(self, shape: Shape, part: Part, top: Fields) -> None:
-        self.around = shape.around
-        self.middle = shape.middle
-        self.part = part
-        self.choice = part.choice
-        self.answer = part.choice.answer
-        self.index = part.index
-        self.top = top
-        self.shell = Shell(top, part.fields)
-        self.met = False
-        self.silent = False
-        self.written = b""
-        self._text_frame: Frame | None = None
-        self._arguments_frame: Frame = (b"", b"")
-        self._arguments_index = -1
+    def read(self) -> tuple[Part, Shell]:
+        """Read what has not been read of the chunk. Then `top` is known, too."""
+        part, shell = self.part, self.shell
+        if part is None:
+            self.top = openai.read_object(self.data) or {}
+            fields = (openai.read_objects(self.top.get("choices")) or [{}])[0]
+            delta = openai.read_object(fields.get("delta")) or {}
+            part = self.part = Part(self.choice, fields, delta, "", [], None, unchanged=False, index=self.index)
+        if shell is None:
+            shell = self.shell = Shell(self.top, part.fields)
+        return part, shell
 
     def text_of(self, raw: bytes) -> str | None:
         """The text of an event that fits, else None."""
@@ -422,10 +428,10 @@ class Template:
 
         read: what `text_of` read last. A piece that is all of it leaves as it was written.
         """
-        if type(op) is Arguments and op.index == self._arguments_index:
-            before, after = self._arguments_frame
-        elif type(op) is Content and self._text_frame is not None:
-            before, after = self._text_frame
+        if type(op) is Arguments and op.index == self.arguments_index:
+            before, after = self.arguments_frame
+        elif type(op) is Content and self.text_frame is not None:
+            before, after = self.text_frame
         else:
             return None
         text = op.text
@@ -435,100 +441,67 @@ class Template:
 
     def expect(self, op: Op, frame: Frame | None, *, silent: bool) -> None:
         """Remember the frame of an operation: more chunks become one like it. silent: nothing stands beside it."""
-        if frame is None or not self.part.delta.keys() <= {"content", "role"}:
+        if frame is None or self.part is None or not self.part.delta.keys() <= {"content", "role"}:
             return
         if type(op) is Content:
-            self._text_frame = frame
+            self.text_frame = frame
         elif type(op) is Arguments:
-            self._text_frame = None
-            self._arguments_frame, self._arguments_index = frame, op.index
+            self.text_frame = None
+            self.arguments_frame, self.arguments_index = frame, op.index
             self.silent = self.silent or silent
 
 
 class Templates:
-    """The templates of one stream, at most one a choice. `last`: the one that fitted last."""
+    """The template of one stream. `last`: that of the last chunk that was read in full, if another may be like it."""
 
-    __slots__ = ("_by_choice", "_unlike", "_untyped", "last")
+    __slots__ = ("_unlike", "_untyped", "last")
 
     def __init__(self) -> None:
-        self._by_choice: dict[int, Template] = {}
         self.last: Template | None = None
-        self._unlike = 0  # chunks in a row that no template fitted, although their choice had one
+        self._unlike = 0  # chunks in a row that did not fit the template
         self._untyped = 0  # those of them that could not be read by their type either
 
     def find(self, raw: bytes) -> tuple[Template, str] | None:
-        """The template that the event `raw` fits, and its text."""
+        """The template, and the text of the event `raw`, if that fits it."""
         last = self.last
-        if last is None:
-            return None
-        text = last.text_of(raw)
-        if text is not None:
-            return last, text
-        if len(self._by_choice) > 1:  # choices take turns
-            for template in self._by_choice.values():
-                if template is not last and (text := template.text_of(raw)) is not None:
-                    self.last = template
-                    return template, text
-        return None
-
-    @property
-    def are_several(self) -> bool:
-        """Whether choices take turns."""
-        return len(self._by_choice) > 1
+        return None if last is None or (text := last.text_of(raw)) is None else (last, text)
 
     @property
     def are_useless(self) -> bool:
         """Whether no two chunks of this stream are alike. They are told by their type then, while that goes."""
         return self._unlike >= MAX_UNLIKE and self._untyped < MAX_UNLIKE
 
-    def read_typed(self, data: bytes) -> TypedChoice | None:
-        """The choice of a chunk that holds text alone, told by its type; None for any other."""
+    def read_typed(self, data: bytes, choices: Mapping[int, Choice]) -> tuple[Template, str] | None:
+        """A chunk of the data that holds text alone, told by its type, and its text; None for any other."""
         try:
-            choice = read_by_type(data).choices[0]
+            typed = read_by_type(data).choices[0]
         except openai.FAILURES:
             self._untyped += 1
             return None
-        return choice
-
-    def note_typed(self) -> None:
-        """A chunk was told by its type."""
+        choice, text = choices.get(typed.index), typed.delta.content
+        # What comes in its reasoning field has to end first.
+        if choice is None or choice.finished or not text or choice.answer.reads_reasoning:
+            return None
         self._untyped = 0
+        return Template(choice, choice.answer, typed.index, data), text
 
     def learn(self, event: ServerEvent, part: Part, top: Fields) -> None:
-        """Remember the chunk of `event` as the template of its choice: more of the answer looks like it."""
-        index = part.index
-        template = self._by_choice.get(index)
-        if template is not None:
-            self._unlike = 0 if template.met else self._unlike + 1
-        if self._unlike >= MAX_UNLIKE:
-            self.clear()
-            return
+        """Remember the chunk of `event` as the template: more of the answer looks like it."""
+        if self.last is not None:
+            self._unlike = 0 if self.last.met else self._unlike + 1
         content, data = part.delta.get("content"), event.data
-        if not part.text or part.reason is not None or content is None or data is None:
-            return
-        shape = Shape.of(data, content)
-        shape = None if shape is None else shape.in_event(event.raw, data)
-        if shape is None or (template is None and len(self._by_choice) >= MAX_TEMPLATES):
-            self.forget(index)
-            return
-        self.last = self._by_choice[index] = Template(shape, part, self._shared(top))
-
-    def _shared(self, top: Fields) -> Fields:
-        """The top of another template where it is the same: whether it changed is asked of each chunk."""
-        items = _of_answer(top)
-        return next((other.top for other in self._by_choice.values() if _of_answer(other.top) == items), top)
+        if self._unlike >= MAX_UNLIKE:
+            self.last = None
+        elif part.text and part.reason is None and content is not None and data is not None:
+            shape, choice = Shape.of(data, content), part.choice
+            shape = None if shape is None else shape.in_event(event.raw, data)
+            self.last = None
+            if shape is not None:
+                made = Template(choice, choice.answer, part.index, part=part, top=top)
+                made.around, made.middle = shape.around, shape.middle
+                self.last = made
 
     def forget(self, index: int) -> None:
         """What comes next of a choice is not to be taken for more of the same."""
-        if self._by_choice.pop(index, None) is self.last:
-            self.last = next(iter(self._by_choice.values()), None)
-
-    def clear(self) -> None:
-        """Forget all of them."""
-        self._by_choice.clear()
-        self.last = None
-
-
-def _of_answer(top: Fields) -> list[tuple[str, msgspec.Raw | None]]:
-    """The fields of a chunk, but for what its choices are."""
-    return [(name, None if name == "choices" else value) for name, value in top.items()]
+        if self.last is not None and self.last.index == index:
+            self.last = None

@@ -14,7 +14,6 @@ import msgspec
 from ..answer.operations import Arguments, CallOpened, Content, Op, ReasoningText
 from ..errors import ToolCallError
 from ..usage.meter import UsageMeter, usage_chunk
-from ..usage.text_chunk import TypedChoice
 from ..wire import openai
 from ..wire.openai import Fields, Shell
 from ..wire.sse import DONE, ServerEvent
@@ -32,7 +31,7 @@ class ChatEmitter:
 
     include_usage: the client asked for the usage chunk. legacy: calls leave as the deprecated `function_call`.
     as_object: arguments are a JSON object, not a string. reasoning_field: where reasoning goes that was found in the
-    text. top: the fields of the chunk at hand, and of the last one later. unread: a later one, that left as it came.
+    text.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class ChatEmitter:
         self._as_object = as_object
         self._reasoning_field = reasoning_field or "reasoning"
         self.top: Fields = {}
-        self.unread = b""
+        self._last: Template | None = None  # of the last chunk, where `top` is not what that holds
         # The chunk that opens an answer with a role and empty content: held until it shows whether that is text. An
         # answer of calls alone has `content: null`, streamed or whole; one of text keeps the bytes of its first chunk.
         self._held_for: Choice | None = None  # it waits for what is said first, and so does all that follows it
@@ -69,39 +68,31 @@ class ChatEmitter:
         self.repeated(raw, template, text, ops, out)
         return b"".join(out)
 
-    def repeated(
-        self, raw: bytes, template: Template, text: str, ops: list[Op], out: list[bytes], *, news: bool = False
-    ) -> None:
-        if not template.answer.message.stopped:
-            if len(ops) == 1 and (left := _repeated(raw, template, text, ops[0])) is not None:
+    def repeated(self, raw: bytes, template: Template, text: str, ops: list[Op], out: list[bytes]) -> None:
+        left = None
+        if len(ops) == 1 and not template.answer.message.stopped:
+            left = _repeated(raw, template, text, ops[0])
+        elif is_plain(ops, text):
+            left = raw if text or not template.answer.calls else b""  # nothing is no content after calls
+        if left is not None:
+            if template.top is not self.top:
+                self.top, self._last = template.top, template
+            if left:
                 out.append(left)
-                return
-            if not ops and text and template.silent and not news:
-                return
-        if is_plain(ops, text):
-            if text or not template.answer.calls:  # nothing is no content after calls
-                out.append(raw)
             return
-        part = template.part
+        part, shell = template.read()
+        news = self.turn_to(template.top)
+        if template.silent and text and not (ops or news or template.answer.message.stopped):
+            return
         part.text, part.ops = text, ops
         before = len(out)
-        self.put(part, out, shell=template.shell, news=news)
+        self.put(part, out, shell=shell, news=news)
         if ops:
             op = ops[-1]
-            template.expect(op, self._frame(template.shell, op), silent=not says_beside(part.fields))
+            template.expect(op, self._frame(shell, op), silent=not says_beside(part.fields))
         else:
             template.silent = len(out) == before
         ops.clear()
-
-    def typed(
-        self, raw: bytes, data: bytes, typed: TypedChoice, choice: Choice, ops: list[Op], out: list[bytes], /
-    ) -> None:
-        text = typed.delta.content or ""
-        if len(ops) == 1 and type(only := ops[0]) is Content and only.text == text:
-            self.unread = data
-            out.append(raw)
-        else:
-            out.append(self.rewritten(choice, typed.index, data, text, ops))
 
     def holds(self, event: ServerEvent, part: Part) -> bool:
         choice, begins = part.choice, self._held_for is None
@@ -163,8 +154,9 @@ class ChatEmitter:
 
     def head(self) -> Fields:
         """The fields of the last chunk."""
-        if self.unread:
-            self.top, self.unread = openai.read_object(self.unread) or self.top, b""
+        if self._last is not None:
+            self._last.read()
+            self.top, self._last = self._last.top, None
         return self.top
 
     def turn_to(self, top: Fields) -> bool:
@@ -178,16 +170,6 @@ class ChatEmitter:
             and last.get(name) != value
             for name, value in top.items()
         )
-
-    def rewritten(self, choice: Choice, index: int, data: bytes, text: str, ops: list[Op]) -> bytes:
-        """The chunks for `data`, of which only its text was read, now that it cannot leave as it came."""
-        top = openai.read_object(data) or {}
-        fields = (openai.read_objects(top.get("choices")) or [{}])[0]
-        delta = openai.read_object(fields.get("delta")) or {}
-        chunks: list[bytes] = []
-        part = Part(choice, fields, delta, text, ops, None, unchanged=False, index=index)
-        self.put(part, chunks, news=self.turn_to(top))
-        return b"".join(chunks)
 
     def put(self, part: Part, out: list[bytes], *, shell: Shell | None = None, news: bool = False) -> None:
         """Chunks for what a part has become. `shell`: of its fields. `news`: its chunk's own fields must leave."""

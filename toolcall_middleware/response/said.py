@@ -26,12 +26,11 @@ from ..answer.operations import (
 from ..answer.writer import AnswerWriter
 from ..errors import ToolCallError
 from ..usage.meter import UsageMeter, remarks_of
-from ..usage.text_chunk import TypedChoice
 from ..wire import openai
 from ..wire.openai import Fields
 from ..wire.sse import ServerEvent
 from .choice import ChoiceAnswer
-from .chunk import Choice, Part, Template
+from .chunk import Part, Template
 from .stream import Gate
 
 _PIECES = frozenset({Content, Arguments})
@@ -115,16 +114,8 @@ class StepEmitter:
         self.repeated(raw, template, text, ops, out)
         return self.joined(out)
 
-    def repeated(
-        self, _raw: bytes, template: Template, _text: str, ops: list[Op], out: list[Step], /, *, news: bool = False
-    ) -> None:
-        del news  # a chat chunk's own fields
+    def repeated(self, _raw: bytes, template: Template, _text: str, ops: list[Op], out: list[Step], /) -> None:
         self._put(template.index, ops, out)
-
-    def typed(
-        self, _raw: bytes, _data: bytes, typed: TypedChoice, _choice: Choice, ops: list[Op], out: list[Step], /
-    ) -> None:
-        self._put(typed.index, ops, out)
 
     def holds(self, _event: ServerEvent, part: Part, /) -> bool:
         """Until something is said, an error is still an HTTP response: a role alone begins nothing."""

@@ -15,7 +15,6 @@ from ..errors import ToolCallError
 from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..usage.meter import UsageMeter
-from ..usage.text_chunk import TypedChoice
 from ..wire import openai
 from ..wire.openai import Fields
 from ..wire.sse import EventReader, LineEnds, ServerEvent, TooLargeError, is_one_line
@@ -156,19 +155,17 @@ class Gate(Generic[Item]):
 class Emitter(Protocol[Item]):
     """Writes what `StreamRewriter` reads. Items are held at the gate until `joined` makes bytes of them.
 
-    opens: the client's answer can begin although it has no item yet. fault: why the answer fails.
+    opens: the client's answer can begin although it has no item yet. fault: why the answer fails. top: the fields of
+    the last chunk, as far as they are read.
     """
 
     gate: Gate[Item]
+    top: Fields
     opens: bool
     fault: ToolCallError | None
 
-    @property
-    def top(self) -> Fields:
-        """The fields of the last chunk, where `head` may have to decode it first."""
-
     def head(self) -> Fields:
-        """Return the fields of the last chunk, with what it says of the whole answer."""
+        """Return the fields of the last chunk."""
 
     def turn_to(self, top: Fields, /) -> bool:
         """Keep the fields of a chunk. True when they hold something that the last chunk did not."""
@@ -176,15 +173,8 @@ class Emitter(Protocol[Item]):
     def usual(self, raw: bytes, template: Template, text: str, ops: list[Op], /) -> bytes | None:
         """Return the bytes for a chunk that repeats the last one, while the gate is open; None after a fault."""
 
-    def repeated(
-        self, raw: bytes, template: Template, text: str, ops: list[Op], out: list[Item], /, *, news: bool = False
-    ) -> None:
-        """Emit a chunk that fits a template. news: the fields of its chunk must be emitted too."""
-
-    def typed(
-        self, raw: bytes, data: bytes, typed: TypedChoice, choice: Choice, ops: list[Op], out: list[Item], /
-    ) -> None:
-        """Emit a chunk of which only the text of one choice was read."""
+    def repeated(self, raw: bytes, template: Template, text: str, ops: list[Op], out: list[Item], /) -> None:
+        """Emit a chunk that fits a template."""
 
     def holds(self, event: ServerEvent, part: Part, /) -> bool:
         """Whether a chunk of one part is not emitted yet because it only opens the answer."""
@@ -330,17 +320,17 @@ class StreamRewriter:
 
     def _unexpected(self, data: bytes) -> bytes:
         """Bytes that are not like those before."""
-        templates = self._templates
-        if self._gate.is_open and not (self._reader.buffer or self._read_all):
-            out: list[Any] = []
-            if templates.are_several and (found := templates.find(data)) is not None:
+        if not (self._reader.buffer or self._read_all) and self._may_be_typed and is_one_line(data):
+            if (found := self._templates.read_typed(data[6:-2], self.choices.by_index)) is not None:
+                out: list[Any] = []
                 self._repeat(data, *found, out)
-                self._expect()
                 return self._joined(out)
-            if templates.are_useless and not self._head.fills and is_one_line(data):
-                if self._typed_chunk(data, data[6:-2], out):
-                    return self._joined(out)
         return self._read(data)
+
+    @property
+    def _may_be_typed(self) -> bool:
+        """Whether a chunk may be told by its type."""
+        return self._templates.are_useless and self._gate.is_open and not (self._head.fills or self._odd)
 
     def _read(self, data: bytes) -> bytes:
         """The events that are complete with `data`, one by one."""
@@ -422,8 +412,7 @@ class StreamRewriter:
     def _end_events(self) -> None:
         """Whatever else the backend sends is not read."""
         self._read_all = True
-        self._templates.clear()
-        self._expected = None
+        self._templates.last = self._expected = None
 
     def _fail(self, error: ToolCallError) -> None:
         self.failed, self.ended = error, True
@@ -446,14 +435,14 @@ class StreamRewriter:
                 self._gate.said = True  # a comment keeps the connection alive: that is what it is for
                 self._emit.comment(event.raw, out)
             return
-        if (found := self._templates.find(event.raw)) is not None:
+        found = self._templates.find(event.raw)
+        if found is None and self._may_be_typed and not event.name:
+            found = self._templates.read_typed(data, self.choices.by_index)
+        if found is not None:
             before = len(out)
             self._repeat(event.raw, *found, out)
             self._gate.said = self._gate.said or len(out) > before
             return
-        if self._templates.are_useless and not self._head.fills and not event.name and self._gate.is_open:
-            if self._typed_chunk(event.raw, data, out):
-                return
         if not data.strip():
             self._gate.said = True
             self._emit.comment(_COMMENT, out)
@@ -475,7 +464,7 @@ class StreamRewriter:
         elif top is None:
             self._flush_odd(out)
             self._odd = event.raw
-            self._templates.clear()
+            self._templates.last = None
         else:
             self._flush_odd(out)
             self._chunk(event, top, out)
@@ -521,42 +510,17 @@ class StreamRewriter:
         as_it_is = not counted and len(parts) == len(choices)
         repeats = emit.chunk(event.raw if as_it_is else None, parts, out, news=news)
         if alone and repeats and not parts[0].beside:
-            self._templates.learn(event, parts[0], emit.top)
+            self._templates.learn(event, parts[0], top)
         for part in parts:
             self._blame(part.choice)
 
     def _repeat(self, raw: bytes, template: Template, text: str, out: list[Any]) -> None:
-        """The event `raw` differs from an earlier one in its text alone."""
+        """The event `raw` differs from an earlier one in its text alone, or nothing else in it is of interest."""
         template.met = True
-        emit = self._emit
-        news = emit.top is not template.top and emit.turn_to(template.top)
         if template.choice.finished:
             return
         if self._counts:
             self._usage.wrote(text, template.index)
-        emit.repeated(raw, template, text, template.answer.feed(text), out, news=news)
+        self._emit.repeated(raw, template, text, template.answer.feed(text), out)
         if template.answer.message.stopped:
             self._after(template.choice)
-
-    def _typed_chunk(self, raw: bytes, data: bytes, out: list[Any]) -> bool:
-        """Emit the event `raw`, if it says some text, and beside it only what the client reads.
-
-        False: it says something else, and nothing of it has been read.
-        """
-        typed = None if self._odd else self._templates.read_typed(data)
-        if typed is None:
-            return False
-        index, text = typed.index, typed.delta.content
-        choice = self.choices.by_index.get(index)
-        if choice is None or choice.finished or not text:
-            return False
-        answer = choice.answer
-        if answer.reads_reasoning:
-            return False  # what comes in its reasoning field has to end first
-        self._templates.note_typed()
-        if self._counts:
-            self._usage.wrote(text, index)
-        self._emit.typed(raw, data, typed, choice, answer.feed(text), out)
-        if answer.stopped:
-            self._after(choice)
-        return True
