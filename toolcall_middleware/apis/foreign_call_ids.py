@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import ToolCallError
 from ..wire import openai
-from ..wire.openai import ALPHABET, Fields
+from ..wire.openai import ALPHABET
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,41 +69,25 @@ def with_ids(body: bytes, form: IdForm) -> bytes:
     messages = openai.read_objects(fields.get("messages")) if fields is not None else None
     if fields is None or not messages:
         return body
-    calls = [_calls_of(message) for message in messages]
+    calls = [[(call, openai.read_text(call.get("id"))) for call in _calls(message)] for message in messages]
     answered = [openai.read_text(message.get("tool_call_id")) for message in messages]
-    _refuse_unknown(calls, answered)
-    ids = mapped(_in_order(calls), form)
-    if all(call_id == other for call_id, other in ids.items()):
-        return body
-    for message, own, answer in zip(messages, calls, answered, strict=True):
-        if own:
-            message["tool_calls"] = openai.raw([_renamed(call, ids) for call in own])
-        if answer is not None:
-            message["tool_call_id"] = openai.raw(ids[answer])
-    return openai.encode({**fields, "messages": messages})
-
-
-def _calls_of(message: Fields) -> list[Fields]:
-    return openai.read_objects(message.get("tool_calls")) or []
-
-
-def _in_order(calls: list[list[Fields]]) -> Iterator[str]:
-    for own in calls:
-        for call in own:
-            call_id = openai.read_text(call.get("id"))
-            if call_id is not None:
-                yield call_id
-
-
-def _renamed(call: Fields, ids: Mapping[str, str]) -> dict[str, Any]:
-    call_id = openai.read_text(call.get("id"))
-    return call if call_id is None else {**call, "id": ids[call_id]}
-
-
-def _refuse_unknown(calls: list[list[Fields]], answered: list[str | None]) -> None:
-    known: set[str] = set()
+    known: dict[str, None] = {}
     for index, (own, answer) in enumerate(zip(calls, answered, strict=True)):
-        known.update(_in_order([own]))
+        known.update((call_id, None) for _, call_id in own if call_id is not None)
         if answer is not None and answer not in known:
             message = f"No earlier assistant message has a tool call with the id {answer[:100]!r}."
             raise ToolCallError("invalid_tool_call_id", message, param=f"messages[{index}].tool_call_id")
+    ids = mapped(known, form)
+    if all(call_id == other for call_id, other in ids.items()):
+        return body
+    for entry, own, answer in zip(messages, calls, answered, strict=True):
+        if own:
+            made = [call if call_id is None else {**call, "id": ids[call_id]} for call, call_id in own]
+            entry["tool_calls"] = openai.raw(made)
+        if answer is not None:
+            entry["tool_call_id"] = openai.raw(ids[answer])
+    return openai.encode({**fields, "messages": messages})
+
+
+def _calls(message: openai.Fields) -> list[openai.Fields]:
+    return openai.read_objects(message.get("tool_calls")) or []

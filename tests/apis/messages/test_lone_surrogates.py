@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcall_middleware.apis.messages.client.writer import WholePairs
+from toolcall_middleware.apis.serial import WholePairs
 
 
 def read(*pieces: str) -> str:

@@ -32,7 +32,7 @@ from ...answer.operations import (
 from ...errors import ToolCallError
 from ...wire.openai import free_text, new_call_id
 from ..context_errors import CONTEXT, is_context_error
-from ..serial import BlockWriter, tokens_of, whole_text
+from ..serial import BlockWriter, WholePairs, tokens_of, whole_text
 from ..serial import Kind as Block
 from .items import Carried, write_carried
 from .request import Asked
@@ -49,11 +49,12 @@ _CUT = {
     "content_filter": "content_filter",
 }
 """What cuts an answer short, as `incomplete_details` has it."""
-_DELTAS = {
-    Content: "response.output_text.delta",
-    Refusal: "response.refusal.delta",
-    ReasoningText: "response.reasoning_text.delta",
+_PARTS: dict[type, tuple[str, str, dict[str, Any]]] = {
+    Content: ("response.output_text", "text", {"logprobs": []}),
+    Refusal: ("response.refusal", "refusal", {}),
+    ReasoningText: ("response.reasoning_text", "text", {}),
 }
+"""A part of a message's or a thought's content: how its events begin, the field of its text, and their other fields."""
 
 
 class ResponseWriter(BlockWriter):
@@ -64,8 +65,8 @@ class ResponseWriter(BlockWriter):
 
     def __init__(self, asked: Asked, mark: str, max_kept: int | None = None) -> None:
         super().__init__(blanks=True)
-        self._asked = asked
-        self._mark = mark
+        self.asked = asked
+        self.mark = mark
         self._max_kept = max_kept
         self._left = math.inf if max_kept is None else max_kept
         self._number = 0
@@ -108,7 +109,7 @@ class ResponseWriter(BlockWriter):
                 self._finished = step
                 self._remarks |= step.remarks
                 self._finish_blocks(complete=step.reason not in _CUT)
-            case Signed() if not self._asked.encrypted:
+            case Signed() if not self.asked.encrypted:
                 pass
             case Image(url) if _DATA_URL.match(url) is None:
                 self.dropped_images += 1
@@ -118,7 +119,7 @@ class ResponseWriter(BlockWriter):
                     call_id = new_call_id()  # clients tell calls apart by it
                 self._call_ids.add(call_id)
                 given = (extra or {}).get("extra_content")
-                if isinstance(given, dict) and self._asked.encrypted:
+                if isinstance(given, dict) and self.asked.encrypted:
                     # A call's item has no field in which clients give a signature back: an item before it carries it.
                     self._block(Signed([{call_id: given}]))
                 self._block(CallOpened(index, call_id, name))
@@ -160,14 +161,14 @@ class ResponseWriter(BlockWriter):
         if self.begun:
             return
         self.begun = True
-        self._model = opened.model or self._asked.model
+        self._model = opened.model or self.asked.model
         self._created = opened.created or int(time.time())
         self.emit("response.created", {"response": self._response("in_progress")})
         self.emit("response.in_progress", {"response": self._response("in_progress")})
 
     def _response(self, status: str) -> dict[str, Any]:
         return {
-            "id": f"resp_{self._mark}",
+            "id": f"resp_{self.mark}",
             "object": "response",
             "created_at": self._created,
             "completed_at": int(time.time()) if status == "completed" else None,
@@ -176,7 +177,7 @@ class ResponseWriter(BlockWriter):
             "incomplete_details": None,
             "model": self._model,
             "output": [] if status == "in_progress" else self._items,
-            **self._asked.echo,
+            **self.asked.echo,
             "usage": None,
         }
 
@@ -186,15 +187,16 @@ class ResponseWriter(BlockWriter):
         index, said = len(self._items), self._item.said
         match kind:
             case Block.TEXT:
-                self._item = (_Compaction if self._asked.compacts else _Text)(self, index)
+                self._item = (_Compaction if self.asked.compacts else _Text)(self, index)
             case Block.THOUGHT:
-                self._item = _Thought(self, index, said=said)
+                self._item = _Thought(self, index)
+                self._item.said = said
             case Block.IMAGE:
                 self._item = _Drawn(self, index)
             case Block.CALL:
                 assert call is not None  # noqa: S101 - a block of a call has one
-                tool = self._asked.tools.by_name.get(call.name) or ClientTool(Kind.FUNCTION, call.name)
-                made = {Kind.FUNCTION: _CallItem, Kind.CUSTOM: _CustomItem}.get(tool.kind, _LocalItem)
+                tool = self.asked.tools.by_name.get(call.name) or ClientTool(Kind.FUNCTION, call.name)
+                made = {Kind.FUNCTION: _Call, Kind.CUSTOM: _CustomCall}.get(tool.kind, _LocalCall)
                 self._item = made(self, index, tool=tool, call_id=call.id)
         self.emit("response.output_item.added", {"output_index": index, "item": self._item.fields("in_progress")})
 
@@ -224,16 +226,6 @@ class ResponseWriter(BlockWriter):
 
     # -- events ----------------------------------------------------------------------------------------------------
 
-    @property
-    def mark(self) -> str:
-        """What is random in the ids."""
-        return self._mark
-
-    @property
-    def encrypted(self) -> bool:
-        """Whether thoughts are carried in `encrypted_content`."""
-        return self._asked.encrypted
-
     def emit(self, name: str, fields: dict[str, Any]) -> None:
         """An event of this type, with its number and these fields."""
         if self._abandoned:
@@ -256,11 +248,9 @@ def _delta_head(name: str, fields: dict[str, Any]) -> bytes:
 
 
 def _part(kind: type, text: str) -> dict[str, Any]:
-    if kind is Refusal:
-        return {"type": "refusal", "refusal": text}
-    if kind is ReasoningText:
-        return {"type": "reasoning_text", "text": text}
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    name, field, _ = _PARTS[kind]
+    more: dict[str, Any] = {"annotations": [], "logprobs": []} if kind is Content else {}
+    return {"type": name.removeprefix("response."), field: text, **more}
 
 
 _QUOTA = "insufficient_quota"
@@ -345,18 +335,21 @@ class _Text(_Item):
         self._kind: type | None = None  # of the open part
         self._part: dict[str, Any] = {}
 
+    @property
+    def _content(self) -> list[dict[str, Any]]:
+        return [*self._parts, *([_part(self._kind, "".join(self.pieces))] if self._kind else [])]
+
     def fields(self, status: str) -> dict[str, Any]:
-        parts = [*self._parts, *([_part(self._kind, "".join(self.pieces))] if self._kind else [])]
-        return {"type": "message", "id": self._id, "status": status, "role": "assistant", "content": parts}
+        return {"type": "message", "id": self._id, "status": status, "role": "assistant", "content": self._content}
 
     def add(self, step: Step) -> None:
         kind = type(step)
         if kind is not self._kind:
             self.ending()
             self._kind = self.plain = kind
+            name, _, more = _PARTS[kind]
             self._part = {**self._place, "content_index": len(self._parts)}
-            logged = {**self._part, "logprobs": []} if kind is Content else self._part
-            self.head = _delta_head(_DELTAS[kind], logged)
+            self.head = _delta_head(f"{name}.delta", {**self._part, **more})
             self._writer.emit("response.content_part.added", {**self._part, "part": _part(kind, "")})
         if step.text:  # type: ignore[union-attr]
             self.more(step.text)  # type: ignore[union-attr]
@@ -364,15 +357,44 @@ class _Text(_Item):
     def ending(self) -> None:
         if self._kind is None:
             return
+        name, field, more = _PARTS[self._kind]
         text = "".join(self.pieces)
         part = _part(self._kind, text)
-        if self._kind is Content:
-            self._writer.emit("response.output_text.done", {**self._part, "text": text, "logprobs": []})
-        else:
-            self._writer.emit("response.refusal.done", {**self._part, "refusal": text})
+        self._writer.emit(f"{name}.done", {**self._part, field: text, **more})
         self._writer.emit("response.content_part.done", {**self._part, "part": part})
         self._parts.append(part)
         self.pieces, self._kind = [], None
+
+
+class _Thought(_Text):
+    """A thought, and what an upstream signed of it."""
+
+    prefix = "rs"
+    said = False
+
+    def __init__(self, writer: ResponseWriter, index: int) -> None:
+        super().__init__(writer, index)
+        self._signed = Carried()
+
+    def fields(self, status: str) -> dict[str, Any]:
+        content = self._content
+        item = {"type": "reasoning", "id": self._id, "status": status, "summary": [], "content": content}
+        carried = msgspec.structs.replace(self._signed, text="".join(part["text"] for part in content))
+        if self._writer.asked.encrypted and carried:
+            item["encrypted_content"] = write_carried(carried)
+        return item
+
+    def add(self, step: Step) -> None:
+        if type(step) is not Signed:
+            super().add(step)
+            return
+        for detail in step.details:
+            # A call's signature comes under its id (`ResponseWriter.take`): no detail of a thought is like that.
+            (key, value), *others = detail.items() if detail else [("", None)]
+            if not others and isinstance(value, dict) and key.startswith("call_"):
+                self._signed.calls[key] = value
+            else:
+                self._signed.details.append(detail)
 
 
 class _Compaction(_Item):
@@ -388,49 +410,6 @@ class _Compaction(_Item):
     def add(self, step: Step) -> None:
         if isinstance(step, (Content, Refusal)):
             self.pieces.append(whole_text(step.text))
-
-
-class _Thought(_Item):
-    """A thought, and what an upstream signed of it."""
-
-    prefix = "rs"
-
-    def __init__(self, writer: ResponseWriter, index: int, *, said: bool) -> None:
-        super().__init__(writer, index)
-        self.said = said
-        self._signed = Carried()
-        self._part = {**self._place, "content_index": 0}
-        self.head = _delta_head(_DELTAS[ReasoningText], self._part)
-
-    def fields(self, status: str) -> dict[str, Any]:
-        text = "".join(self.pieces)
-        content = [_part(ReasoningText, text)] if text else []
-        item = {"type": "reasoning", "id": self._id, "status": status, "summary": [], "content": content}
-        carried = msgspec.structs.replace(self._signed, text=text)
-        if self._writer.encrypted and carried:
-            item["encrypted_content"] = write_carried(carried)
-        return item
-
-    def add(self, step: Step) -> None:
-        if type(step) is Signed:
-            for detail in step.details:
-                # A call's signature comes under its id (`ResponseWriter.take`): no detail of a thought is like that.
-                (key, value), *others = detail.items() if detail else [("", None)]
-                if not others and isinstance(value, dict) and key.startswith("call_"):
-                    self._signed.calls[key] = value
-                else:
-                    self._signed.details.append(detail)
-            return
-        if not self.pieces:
-            self._writer.emit("response.content_part.added", {**self._part, "part": _part(ReasoningText, "")})
-        self.plain = ReasoningText
-        self.more(step.text)  # type: ignore[union-attr]
-
-    def ending(self) -> None:
-        if self.pieces:
-            text = "".join(self.pieces)
-            self._writer.emit("response.reasoning_text.done", {**self._part, "text": text})
-            self._writer.emit("response.content_part.done", {**self._part, "part": _part(ReasoningText, text)})
 
 
 class _Drawn(_Item):
@@ -452,61 +431,58 @@ class _Drawn(_Item):
         self._writer.emit("response.image_generation_call.completed", self._place)
 
 
-class _CallItem(_Item):
-    """A call of a function."""
+class _Call(_Item):
+    """A call of a function. event: how its events begin. field: of its item and of the last event."""
 
     prefix = "fc"
     said = is_call = True
-    delta_event = "response.function_call_arguments.delta"
+    event = "response.function_call_arguments"
+    field = "arguments"
 
     def __init__(self, writer: ResponseWriter, index: int, *, tool: ClientTool, call_id: str) -> None:
         super().__init__(writer, index)
         self._tool = tool
         self._call_id = call_id
-        self.head = _delta_head(self.delta_event, self._place)
-        self.plain = Arguments if type(self) is _CallItem else None
+        self.head = _delta_head(f"{self.event}.delta", self._place)
+        self.plain = Arguments if tool.kind is Kind.FUNCTION else None
 
     def fields(self, status: str) -> dict[str, Any]:
-        return {**self._known(status), "arguments": "".join(self.pieces)}
-
-    def _known(self, status: str) -> dict[str, Any]:
         tool = self._tool
-        if tool.kind is Kind.APPLY_PATCH and status == "incomplete":
-            status = "in_progress"  # the API has no other word for it there
-        item = {"type": tool.kind.item_type, "id": self._id, "status": status, "call_id": self._call_id}
+        shown = "in_progress" if tool.kind is Kind.APPLY_PATCH and status == "incomplete" else status  # no other word
+        item = {"type": tool.kind.item_type, "id": self._id, "status": shown, "call_id": self._call_id}
         if tool.kind.has_names:
             item["name"] = tool.name
             if tool.namespace is not None:
                 item["namespace"] = tool.namespace
-        return item
+        return {**item, **self._said(status)}
+
+    def _said(self, status: str) -> dict[str, Any]:  # noqa: ARG002 - for local calls
+        return {self.field: "".join(self.pieces)}
 
     def add(self, step: Step) -> None:
         self.more(step.text)  # type: ignore[union-attr]
 
     def ending(self) -> None:
-        arguments = "".join(self.pieces)
-        said = {**self._place, "name": self._tool.name, "arguments": arguments}
-        self._writer.emit("response.function_call_arguments.done", said)
+        name = {"name": self._tool.name} if self._tool.kind is Kind.FUNCTION else {}
+        self._writer.emit(f"{self.event}.done", {**self._place, **name, self.field: "".join(self.pieces)})
 
 
-class _CustomItem(_CallItem):
+class _CustomCall(_Call):
     """A call of a custom tool, whose input is free text.
 
-    One that is cut off is never told to be done: nothing in a text says that its end is missing, and clients run what
-    is done, whatever its status.
+    One that is cut off never gets the events that say it is done: nothing in a text says that its end is missing, and
+    clients run what is done, whatever its status.
     """
 
     prefix = "ctc"
-    delta_event = "response.custom_tool_call_input.delta"
+    event = "response.custom_tool_call_input"
+    field = "input"
     done_when_cut = False
 
     def __init__(self, writer: ResponseWriter, index: int, *, tool: ClientTool, call_id: str) -> None:
         super().__init__(writer, index, tool=tool, call_id=call_id)
         self._input = FreeformInput()
         self.whole = False
-
-    def fields(self, status: str) -> dict[str, Any]:
-        return {**self._known(status), "input": "".join(self.pieces)}
 
     def add(self, step: Step) -> None:
         if text := self._input.feed(step.text):  # type: ignore[union-attr]
@@ -516,19 +492,17 @@ class _CustomItem(_CallItem):
     def ending(self) -> None:
         if text := self._input.finish():
             self.more(text)
-        written = "".join(self.pieces)
-        self._writer.emit("response.custom_tool_call_input.done", {**self._place, "input": written})
+        super().ending()
 
 
-class _LocalItem(_CallItem):
+class _LocalCall(_Call):
     """A call whose item holds no arguments but what they say: it is known when they are complete."""
 
     prefix = "lc"
     done_when_cut = False
 
-    def fields(self, status: str) -> dict[str, Any]:
-        arguments = "".join(self.pieces) if status == "completed" else "{}"
-        return {**self._known(status), **call_fields(self._tool.kind, arguments)}
+    def _said(self, status: str) -> dict[str, Any]:
+        return call_fields(self._tool.kind, "".join(self.pieces) if status == "completed" else "{}")
 
     def add(self, step: Step) -> None:
         self.pieces.append(whole_text(step.text))  # type: ignore[union-attr]
@@ -542,18 +516,7 @@ class _LocalItem(_CallItem):
 
 _OPENING = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 _MAX_OPENING = 200  # characters until `"input": "` has come, or the input is read when the call is complete
-# What is certain of a JSON string's inside: text, and escapes that nothing which follows can change.
-_CERTAIN = re.compile(
-    r"""(?: [^"\\]+
-          | \\ [^u]
-          | \\u (?![dD][89abAB]) [0-9a-fA-F]{4}
-          | \\u [dD][89abAB][0-9a-fA-F]{2} \\u [dD][c-fC-F][0-9a-fA-F]{2}
-          | \\u [dD][89abAB][0-9a-fA-F]{2} (?= [^\\] | \\[^u] | \\u (?![dD][c-fC-F]) [0-9a-fA-F]{4}
-                                                  | \\u [0-9a-fA-F]{0,3} [^0-9a-fA-F] )
-          | \\u (?= [0-9a-fA-F]{0,3} [^0-9a-fA-F] )
-        )*+""",
-    re.VERBOSE | re.DOTALL,
-)
+_INSIDE = re.compile(r'(?:[^"\\]|\\.)*+', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
@@ -561,53 +524,50 @@ _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 class FreeformInput:
     """The arguments of one custom call in, its input out. `finish` gives what `feed` could not know.
 
-    `ended`: the whole input is known.
+    ended: the whole input is known.
     """
 
-    __slots__ = ("_held", "_inside", "_parts", "ended")
+    __slots__ = ("_opening", "_pairs", "_parts", "ended")
 
     def __init__(self) -> None:
-        self._parts: list[str] = []  # all that came, until the input's text begins
-        self._held = ""  # the beginning of the arguments, or the rest of an escape
-        self._inside = False
+        self._parts: list[str] = []  # all arguments, until the input's text begins
+        self._opening = ""  # the beginning of them
+        self._pairs: WholePairs | None = None  # of the input's text
         self.ended = False
 
     def feed(self, arguments: str) -> str:
         """More arguments: the text that is certain now."""
         if self.ended:
             return ""
-        if self._inside:
-            return self._text(self._held + arguments)
-        self._parts.append(arguments)
-        if len(self._held) > _MAX_OPENING:
-            return ""
-        self._held += arguments
-        opening = _OPENING.match(self._held)
-        if opening is None:
-            return ""
-        self._inside = True
-        self._parts.clear()
-        return self._text(self._held[opening.end() :])
-
-    def _text(self, written: str) -> str:
-        match = _CERTAIN.match(written)
-        end = match.end() if match is not None else 0
-        self.ended = written[end : end + 1] == '"'
-        self._held = "" if self.ended else written[end:]
-        return _unescaped(written[:end])
+        if self._pairs is None:
+            self._parts.append(arguments)
+            if len(self._opening) > _MAX_OPENING:
+                return ""
+            self._opening += arguments
+            opening = _OPENING.match(self._opening)
+            if opening is None:
+                return ""
+            self._pairs = WholePairs()
+            self._parts.clear()
+            arguments = self._opening[opening.end() :]
+        text = self._pairs.feed(arguments)
+        inside = _INSIDE.match(text)
+        assert inside is not None  # noqa: S101 - it matches the empty text
+        self.ended = inside.end() < len(text)
+        return _unescaped(inside[0])
 
     def finish(self) -> str:
         """The call is over: the rest of its input."""
         if self.ended:
             return ""
         self.ended = True
-        if self._inside:  # it was cut off: half an escape says nothing
+        if self._pairs is not None:  # it was cut off: half an escape says nothing
             return ""
         return whole_text(free_text("".join(self._parts)))
 
 
 def _unescaped(written: str) -> str:
-    return whole_text(_ESCAPE.sub(_character, written)) if "\\" in written else whole_text(written)
+    return whole_text(_ESCAPE.sub(_character, written)) if "\\" in written else written
 
 
 def _character(match: re.Match[str]) -> str:

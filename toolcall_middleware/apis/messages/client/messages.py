@@ -123,40 +123,28 @@ _FOREIGN = frozenset({
 """Blocks of histories that began at Anthropic, and that say nothing to another model, but for calls with results."""
 
 
-@dataclass(slots=True)
-class Conversation:
-    """Chat messages, the client's path of each, and the ids of the calls among them.
-
-    unreadable: what no chat completion can hold, where the upstream speaks this API itself and can read it.
-    """
-
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    paths: list[str] = field(default_factory=list)
-    call_ids: set[str] = field(default_factory=set)
-    unreadable: ToolCallError | None = None
-
-    def add(self, message: dict[str, Any], path: str) -> None:
-        self.messages.append(message)
-        self.paths.append(path)
-
-
 def read_messages(request: Reader, box: Toolbox, system: str, *, inline: bool) -> Conversation:
-    """The request's `messages` behind its system text. What they say of tools is told to `box`.
+    """The request's `messages` after its system text. What they say of tools changes `box`.
 
     inline: definitions of tools are written where they are loaded. Raises ToolCallError.
     """
     if "messages" not in request.fields:
         raise request.error("messages", ANTHROPIC["missing"])
-    conversation = Conversation()
+    conversation = Conversation(box, inline=inline)
     if system:
         conversation.add({"role": "system", "content": system}, "system")
-    reader = _Reader(conversation, box, inline=inline)
     messages = request.items("messages")
     if not messages:
         raise request.error("messages", "at least one message is required")
     for role, turn in itertools.groupby(messages, _role):
-        for neighbours in [list(turn)] if role != "system" else ([message] for message in turn):
-            reader.read(role, neighbours)
+        match role:
+            case "user":
+                conversation.user([*turn])
+            case "assistant":
+                conversation.assistant([*turn])
+            case _:
+                for message in turn:
+                    conversation.system(message)
     let_go(messages)
     return conversation
 
@@ -200,26 +188,29 @@ class _Said:
         return made
 
 
-class _Reader:
-    """Reads turn after turn into a conversation."""
+class Conversation:
+    """Chat messages, the client's path of each, and the ids of the calls among them.
 
-    def __init__(self, conversation: Conversation, box: Toolbox, *, inline: bool) -> None:
-        self._conversation = conversation
+    unreadable: what no chat completion can hold, where the upstream speaks this API itself and can read it.
+    """
+
+    def __init__(self, box: Toolbox, *, inline: bool) -> None:
         self._box = box
         self._inline = inline
+        self.messages: list[dict[str, Any]] = []
+        self.paths: list[str] = []
+        self.call_ids: set[str] = set()
+        self.unreadable: ToolCallError | None = None
 
-    def read(self, role: str, turn: list[Reader]) -> None:
-        match role:
-            case "user":
-                self._user(turn)
-            case "assistant":
-                self._assistant(turn)
-            case _:
-                self._system(turn)
+    def add(self, message: dict[str, Any], path: str) -> None:
+        """One more chat message."""
+        self.messages.append(message)
+        self.paths.append(path)
 
     # -- user ------------------------------------------------------------------------------------------------------
 
-    def _user(self, turn: list[Reader]) -> None:
+    def user(self, turn: list[Reader]) -> None:
+        """A turn of the user's: its results, then what else it says."""
         parts: list[Part] = []
         results = 0
         for message in turn:
@@ -233,11 +224,11 @@ class _Reader:
                 else:
                     parts += self._parts(block)
         if parts or not results:
-            self._conversation.add({"role": "user", "content": joined(parts, _BLANK_LINE)}, turn[0].path)
+            self.add({"role": "user", "content": joined(parts, _BLANK_LINE)}, turn[0].path)
 
     def _result(self, block: Reader) -> None:
         call_id = block.filled("tool_use_id")
-        if call_id not in self._conversation.call_ids:
+        if call_id not in self.call_ids:
             message = (
                 f"unexpected `tool_use_id` found in `tool_result` blocks: {shown(call_id)}. "
                 "Each `tool_result` block must have a corresponding `tool_use` block in an earlier message."
@@ -246,7 +237,7 @@ class _Reader:
         made: dict[str, Any] = {"role": "tool", "tool_call_id": call_id, "content": self._result_content(block)}
         if block.flag("is_error"):
             made["is_error"] = True
-        self._conversation.add(made, block.path)
+        self.add(made, block.path)
 
     def _result_content(self, block: Reader) -> Content:
         parts: list[Part] = []
@@ -272,10 +263,11 @@ class _Reader:
 
     # -- assistant -------------------------------------------------------------------------------------------------
 
-    def _assistant(self, turn: list[Reader]) -> None:
+    def assistant(self, turn: list[Reader]) -> None:
+        """A turn of the assistant's as one message, or several where it holds results of servers' tools."""
         said = _Said()
         of_servers: dict[str, Reader] = {}
-        before = len(self._conversation.messages)
+        before = len(self.messages)
         for message in turn:
             said.between = _BLANK_LINE if said.texts else ""
             for block in content_blocks(message):
@@ -305,18 +297,18 @@ class _Reader:
                         said.leave_out(block)
                     case _:
                         said.texts += [said.between, *self._texts(block)]
-        if said or len(self._conversation.messages) == before:
-            self._conversation.add(said.message(said.calls), turn[0].path)
+        if said or len(self.messages) == before:
+            self.add(said.message(said.calls), turn[0].path)
 
     def _of_server(self, call: dict[str, Any], result: str, said: _Said, path: str) -> None:
         """What a server's tool gave, as a call and its result: these are shown to the model as data."""
-        self._conversation.add(said.message([call]), path)
-        self._conversation.add({"role": "tool", "tool_call_id": call["id"], "content": result}, path)
+        self.add(said.message([call]), path)
+        self.add({"role": "tool", "tool_call_id": call["id"], "content": result}, path)
 
     def _call(self, block: Reader) -> dict[str, Any]:
         call_id, name = block.filled("id"), block.filled("name")
         arguments = written_arguments(block.object("input") or {}, block.where("input"))
-        self._conversation.call_ids.add(call_id)
+        self.call_ids.add(call_id)
         return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
     # -- system ----------------------------------------------------------------------------------------------------
@@ -337,25 +329,25 @@ class _Reader:
         """What stands for a block that is not known here, but may be to an upstream of this API."""
         if not self._box.native:
             raise error
-        self._conversation.unreadable = self._conversation.unreadable or error
+        self.unreadable = self.unreadable or error
         return [text_part("(a block that is not read here)")]
 
-    def _system(self, turn: list[Reader]) -> None:
+    def system(self, message: Reader) -> None:
+        """A system message, and the tools that it adds or takes away."""
         parts: list[Part] = []
-        for message in turn:
-            for block in content_blocks(message):
-                kind = block.required("type")
-                match kind:
-                    case "tool_addition":
-                        parts += self._addition(block)
-                    case "tool_removal":
-                        parts += self._removal(block)
-                    case _ if kind in _FOREIGN:
-                        _leave_out(block)
-                    case _:
-                        parts += self._parts(block)
+        for block in content_blocks(message):
+            kind = block.required("type")
+            match kind:
+                case "tool_addition":
+                    parts += self._addition(block)
+                case "tool_removal":
+                    parts += self._removal(block)
+                case _ if kind in _FOREIGN:
+                    _leave_out(block)
+                case _:
+                    parts += self._parts(block)
         if parts:
-            self._conversation.add({"role": "system", "content": joined(parts, _BLANK_LINE)}, turn[0].path)
+            self.add({"role": "system", "content": joined(parts, _BLANK_LINE)}, message.path)
 
     def _addition(self, block: Reader) -> list[Part]:
         reference = _reference(block)

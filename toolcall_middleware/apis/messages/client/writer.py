@@ -31,7 +31,7 @@ from ....wire import openai
 from ....wire.openai import new_call_id
 from ...context_errors import context_fault
 from ...face import FaceReply
-from ...serial import BlockWriter, Kind, tokens_of, whole_text
+from ...serial import BlockWriter, Kind, WholePairs, tokens_of
 from .messages import MOST_CARRIED, write_signature
 from .request import Asked
 
@@ -298,51 +298,6 @@ def as_input(text: str) -> bytes:
     if value is None:
         return b"{}" if text.strip() == "null" else openai.encode({_WHERE_OTHER: text})
     return openai.encode({_WHERE_OTHER: msgspec.Raw(openai.without_constants(data))})
-
-
-# -- arguments of a streamed call without escapes of lone surrogates ---------------------------------------------------
-# Models write `"\ud83d"` alone where a character is cut. JSON allows it, but the reader of Anthropic's SDK for Python
-# does not, and the whole stream fails there. U+FFFD takes its place, as it does for one that is no escape.
-
-_HIGH = r"\\u[dD][89abAB][0-9a-fA-F]{2}"
-_ESCAPE = re.compile(
-    rf"""(?P<open>{_HIGH}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z | \\(?:u[0-9a-fA-F]{{0,3}})?\Z)
-    | {_HIGH}\\u[dD][c-fC-F][0-9a-fA-F]{{2}} | (?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{{2}}) | \\.""",
-    re.DOTALL | re.VERBOSE,
-)
-"""An escape that more text can complete, a pair, a lone surrogate, any other escape. Each has a bounded length."""
-
-
-class WholePairs:
-    """Reads the arguments of one call in pieces.
-
-    holds: what is held back, at most one escape, or the first half of a pair with the beginning of the second.
-    """
-
-    __slots__ = ("holds",)
-
-    def __init__(self) -> None:
-        self.holds = ""
-
-    def feed(self, text: str) -> str:
-        """Return what can be emitted after the next piece; itself where no escape in it can be a surrogate."""
-        if not text.isascii():
-            text = whole_text(text)
-        if not self.holds and "\\u" not in text and not text.endswith("\\"):
-            return text
-        text, self.holds = self.holds + text, ""
-        return _ESCAPE.sub(self._one, text)
-
-    def finish(self) -> str:
-        """Return what was held back, now that the arguments are over."""
-        held, self.holds = self.holds, ""
-        return re.sub(_HIGH, "\\\\ufffd", held)
-
-    def _one(self, match: re.Match[str]) -> str:
-        if match["open"] is not None:
-            self.holds = match["open"]
-            return ""
-        return "\\ufffd" if match["half"] else match[0]
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
