@@ -55,7 +55,7 @@ def instance(schema: dict[str, Any], wanted: str | None) -> Any:
     """A value that fits the schema, as constrained decoding makes one; of several calls the one that is meant."""
     if "anyOf" in schema:
         options = [instance(option, wanted) for option in schema["anyOf"]]
-        return next((one for one in options if one.get("name") == wanted), options[0])
+        return next((one for one in options if one.get("name") == (wanted or "respond")), options[0])
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:

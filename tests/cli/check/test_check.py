@@ -55,11 +55,47 @@ def right(report: Report) -> dict[tuple[str, str, str, str], str]:
     }
 
 
-@pytest.mark.parametrize(("make", "verdict"), [(LlamaServer, YES), (TextOnly, NO)])
-async def test_the_setting_choose_is_refused_where_nothing_constrains(make: type[Engine], verdict: Verdict) -> None:
+async def test_the_setting_choose_is_refused_where_nothing_constrains() -> None:
     options = Options(model="m")
-    assert (await examine(make(), "http://backend/v1", options, Settings(choose=True))).verdict("choose") is verdict
-    assert (await examine(make(), "http://backend/v1", options, Settings())).verdict("choose") is UNKNOWN
+    assert (await examine(TextOnly(), "http://backend/v1", options, Settings(choose=True))).verdict("choose") is NO
+    assert (await examine(TextOnly(), "http://backend/v1", options, Settings())).verdict("choose") is UNKNOWN
+
+
+class CallsAlways(LlamaServer):
+    """Its model takes the first option of any constraint: a call, never the tool for words."""
+
+    def constraint(self, body: dict[str, Any]) -> str | None:
+        made = super().constraint(body)
+        return made and made.replace('"respond"', '"get_time"').replace('"text"', '"city"')
+
+
+class CallsTheWrongTool(LlamaServer):
+    """Each of its calls is one of `add` where it may choose."""
+
+    def constraint(self, body: dict[str, Any]) -> str | None:
+        made = super().constraint(body)
+        if made is None or "respond" not in json.dumps(body):
+            return made
+        return made.replace("get_weather", "add").replace("get_time", "add")
+
+
+@pytest.mark.parametrize(
+    ("make", "verdict", "detail"),
+    [
+        (LlamaServer, YES, "right calls under auto 4/4 instead of 0/4"),
+        (CallsAlways, YES, "right calls under auto 4/4 instead of 0/4, but also a call where no tool fits"),
+        (CallsTheWrongTool, YES, "right calls under auto 1/4 instead of 0/4"),
+        (VllmHermes, UNKNOWN, None),  # its calls under `auto` are right without it
+    ],
+)
+async def test_choose_is_advised_where_it_measures_better(
+    make: type[Engine], verdict: Verdict, detail: str | None
+) -> None:
+    report = await check(make())
+    assert (report.verdict("choose"), details(report).get("choose")) == (verdict, detail)
+    assert (report.settings.get("TOOLCALL_CHOOSE") == "true") is (verdict is YES)
+    tried = [score for score in report.calls if score.choose]
+    assert len(tried) == (verdict is not UNKNOWN)
 
 
 async def test_vllm_without_its_flags() -> None:
@@ -134,7 +170,7 @@ async def test_llama_cpp_python() -> None:
     # Its model follows no prompt: only the constraint brings calls, and `auto` finds it by being refused once.
     assert right(report)["prompt", "auto", "required", "off"] == "0/4"
     assert right(report)["prompt", "auto", "required", "llama_cpp"] == "4/4"
-    assert report.settings == {"TOOLCALL_MODE": "prompt"}
+    assert report.settings == {"TOOLCALL_MODE": "prompt", "TOOLCALL_CHOOSE": "true"}
 
 
 async def test_llama_server() -> None:

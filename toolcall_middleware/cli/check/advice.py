@@ -10,6 +10,8 @@ from .trials import written_by
 # In the order in which `constrain=auto` asks, then what only an operator can ask for.
 _KINDS = ("response_format", "llama_cpp", "structured_outputs", "structural_tag")
 _ASKED_BY_AUTO = 2
+CHOOSE = "answers constrained to a call or to text"
+"""What is found out of the setting `choose`."""
 
 
 def working_constraint(report: Report, fmt: str) -> str | None:
@@ -32,12 +34,17 @@ def system_role(report: Report) -> str | None:
     return "user" if report.verdict("history.system") is Verdict.NO else None
 
 
+def best_way(report: Report) -> tuple[str, str] | None:
+    """Mode and format in which calls came out best; None where none did. Of equals the first: native, auto, others."""
+    ways = list(dict.fromkeys((score.mode, score.format) for score in report.calls if score.asked))
+    best = max(ways, key=lambda way: _points(report.calls, *way), default=None)
+    return best if best is not None and any(_points(report.calls, *best)) else None
+
+
 def advise(report: Report) -> None:
     """Fills the report's settings and the reasons for them."""
-    ways = list(dict.fromkeys((score.mode, score.format) for score in report.calls if score.asked))
-    # Of equals the first: native, then auto, then what was named.
-    best = max(ways, key=lambda way: _points(report.calls, *way), default=None)
-    if best is None or not any(_points(report.calls, *best)):
+    best = best_way(report)
+    if best is None:
         return
 
     def advice(name: str, value: str, why: str) -> None:
@@ -48,7 +55,7 @@ def advise(report: Report) -> None:
     counts = ", ".join(
         f"{score.tool_choice}{'' if score.constrain == 'off' else ' constrained'} {score.came}/{score.asked}"
         for score in report.calls
-        if (score.mode, score.format) == best and score.asked
+        if (score.mode, score.format) == best and score.asked and not score.choose
     )
     if mode == "native":
         advice("MODE", "native", f"the backend's own tool calls came out best ({counts})")
@@ -70,18 +77,24 @@ def advise(report: Report) -> None:
         advice("CONSTRAIN", "off", "the backend constrains nothing: asking would only cost tries")
     elif kind is not None and not _auto_finds(probes, kind, tags=_has_tags(report, fmt)):
         advice("CONSTRAIN", kind, "it constrains; what auto asks for first does not")
+    for finding in report.findings:
+        if finding.key == "choose" and finding.verdict is Verdict.YES:
+            advice("CHOOSE", "true", finding.detail)
     role = system_role(report)
     if role is not None:
         advice("SYSTEM_ROLE", role, "system messages are refused")
 
 
-def choosing(report: Report) -> Finding:
-    """Whether the setting `choose` has what it needs."""
-    what = "answers constrained to a call or to text"
-    kind = working_constraint(report, written_by(report.model, "auto", report.template))
-    if kind is None:
-        return Finding("choose", what, Verdict.NO, "the backend constrains nothing: unset TOOLCALL_CHOOSE")
-    return Finding("choose", what, Verdict.YES, f"by {kind}")
+def choosing(free: Score, chosen: Score, free_words: bool, chosen_words: bool) -> Finding:  # noqa: FBT001 - a pair
+    """Whether the setting `choose` brings more right answers under `auto`.
+
+    free, chosen: the calls without it, and with it. The words: whether a question that no tool fits was answered so.
+    """
+    better = chosen.came + chosen_words > free.came + free_words
+    detail = f"right calls under auto {chosen.came}/{chosen.asked} instead of {free.came}/{free.asked}"
+    if free_words and not chosen_words:
+        detail += ", but also a call where no tool fits"
+    return Finding("choose", CHOOSE, Verdict.YES if better else Verdict.NO, detail)
 
 
 def _auto_finds(probes: dict[str, Finding], kind: str, *, tags: bool) -> bool:
@@ -97,7 +110,7 @@ def _auto_finds(probes: dict[str, Finding], kind: str, *, tags: bool) -> bool:
 
 def _points(scores: list[Score], mode: str, fmt: str) -> tuple[float, float]:
     """Shares of calls that are right, and that are valid: of `auto`, and of the best way to get a required one."""
-    own = [score for score in scores if (score.mode, score.format) == (mode, fmt) and score.asked]
+    own = [score for score in scores if (score.mode, score.format) == (mode, fmt) and score.asked and not score.choose]
     right = valid = 0.0
     for choice in ("auto", "required"):
         of_choice = [score for score in own if score.tool_choice == choice]

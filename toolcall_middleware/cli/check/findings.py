@@ -43,10 +43,10 @@ class Tokens(msgspec.Struct, frozen=True):
 class Score(msgspec.Struct):
     """How the calls of one mode, format and `tool_choice` came out, in numbers of prompts.
 
-    writes: the format that the prompt teaches; empty for `native`. asked: those that were answered at all. valid: an
-    offered tool was called, with arguments that fit. right: the tool was the one that was meant, without our help.
-    repaired: the same, once the middleware had repaired it. wrong: the rest of those asked. late: no answer came in
-    time.
+    writes: the format that the prompt teaches; empty for `native`. choose: with the setting of that name. asked: those
+    that were answered at all. valid: an offered tool was called, with arguments that fit. right: the tool was the one
+    that was meant, without our help. repaired: the same, once the middleware had repaired it. wrong: the rest of those
+    asked. late: no answer came in time.
     """
 
     mode: str
@@ -54,6 +54,7 @@ class Score(msgspec.Struct):
     tool_choice: str
     constrain: str = "off"
     writes: str = ""
+    choose: bool = False
     asked: int = 0
     valid: int = 0
     right: int = 0

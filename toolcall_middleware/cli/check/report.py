@@ -174,7 +174,7 @@ def _overview(number: int, one: Report) -> list[str]:
 
 def _way(score: Score) -> str:
     """The way in words, without the counts."""
-    constrained = "" if score.constrain == "off" else f" by {score.constrain}"
+    constrained = "" if score.constrain == "off" else f"{' with choose' * score.choose} by {score.constrain}"
     return f"{score.mode} {score.format}".rstrip() + f", {score.tool_choice}{constrained}"
 
 
@@ -212,7 +212,8 @@ def _calls(scores: Iterable[Score]) -> str:
     rows = []
     for one in scores:
         fmt = one.format + (f" (writes {one.writes})" if one.writes and one.writes != one.format else "")
-        row = [*map(_text, (one.mode, fmt, one.tool_choice, "" if one.constrain == "off" else one.constrain))]
+        choice = f"{one.tool_choice}{', choose' * one.choose}"
+        row = [*map(_text, (one.mode, fmt, choice, "" if one.constrain == "off" else one.constrain))]
         if one.asked:
             row += [_bar(one), str(one.right), str(one.repaired), str(one.wrong)]
         else:

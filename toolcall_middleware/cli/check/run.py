@@ -146,8 +146,9 @@ async def examine(
         report.complete = False
         report.findings.append(Finding("gone", "answers, several times in a row", Verdict.NO, str(error)))
     advice.advise(report)
-    if settings.choose:
-        report.findings.append(advice.choosing(report))
+    if settings.choose and advice.working_constraint(report, "json") is None:
+        nothing = "the backend constrains nothing: unset TOOLCALL_CHOOSE"
+        report.findings.append(Finding("choose", advice.CHOOSE, Verdict.NO, nothing))
     report.requests, report.tokens, report.seconds = meter.requests, meter.tokens, round(meter.elapsed, 1)
     return report
 
@@ -208,7 +209,7 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
     # As many as there can be; what is found to make no sense is left out.
     asked = options.questions
     ways = len(asked.choices)
-    total = len(steps) + len(asked.questions) * (ways + (ways + asked.constrained) * len(formats))
+    total = len(steps) + len(asked.questions) * (ways + (ways + asked.constrained) * len(formats) + asked.constrained)
     with progress(total) as step:
         in_a_row = 0
         for what, question in steps:
@@ -237,6 +238,18 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
             for way in ways_to_try:
                 step(f"{way.score.mode} {way.score.format} {way.score.tool_choice}")
                 await way.ask(asker, prompt, stream=bool(number % 2))
+        mode, fmt = advice.best_way(report) or ("", "")
+        kind = advice.working_constraint(report, fmt) if mode == "prompt" and asked.constrained else None
+        free = next((way for way in ways_to_try if (way.score.format, way.score.tool_choice) == (fmt, "auto")), None)
+        if kind is None or free is None or free.score.came == free.score.asked:
+            return
+        chosen = trials.trial(asker, settings, mode, fmt, "auto", kind, choose=True, api=options.api)
+        report.calls.append(chosen.score)
+        for number, prompt in enumerate(asked.questions):
+            step("choose")
+            await chosen.ask(asker, prompt, stream=bool(number % 2))
+        words = [await way.answers_in_words(asker, asked.questions[0]) for way in (free, chosen)]
+        report.findings.append(advice.choosing(free.score, chosen.score, *words))
 
 
 def _may_bring_calls(report: Report) -> bool:

@@ -18,7 +18,7 @@ _SECTIONS = {
     "history": "What a history may hold",
 }
 _COLOURS = {"yes": "32", "partly": "33", "no": "31"}
-_COLUMNS = ("auto", "required", "required, constrained")
+_COLUMNS = ("auto", "auto, choose", "required", "required, constrained")
 
 
 def shown(text: str) -> str:
@@ -73,7 +73,9 @@ def _finding(one: Finding, wide: int, *, colours: bool) -> list[str]:
 def _calls(scores: Sequence[Score]) -> list[str]:
     rows: dict[str, dict[str, str]] = {}
     for score in scores:
-        column = _COLUMNS[2] if score.constrain != "off" else score.tool_choice
+        column = score.tool_choice
+        if score.constrain != "off":
+            column += ", choose" if score.choose else ", constrained"
         rows.setdefault(score.title, {})[column] = _cell(score)
     wide = max(map(len, rows))
     widths = {column: max(len(column), *(len(cells.get(column, "")) for cells in rows.values())) for column in _COLUMNS}

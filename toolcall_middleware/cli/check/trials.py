@@ -23,6 +23,8 @@ from .findings import Latency, Score, Tokens
 
 _MOST_FAULTS = 4
 _TOKENS = 160
+_NO_TOOL = "Write one short sentence about the sea."
+"""A question that none of TOOLS fits."""
 
 
 def _tool(name: str, description: str, required: list[str], **properties: Any) -> dict[str, Any]:
@@ -179,6 +181,14 @@ class Trial:
             score.right += 1
         self._measure(meter.elapsed - began, meter.tokens - written, (answer.usage or {}).get("prompt_tokens"))
 
+    async def answers_in_words(self, asker: Asker, question: Question) -> bool:
+        """Whether a question that no tool fits is answered without a call. Its tools are those of `question`."""
+        asked = [{"role": "user", "content": _NO_TOOL}]
+        answer = await asker.ask(
+            asked, tokens=_TOKENS, app=self.app, api=self.api, tools=question.tools, tool_choice="auto", stream=False
+        )
+        return answer.ok and bool(answer.text) and not answer.calls
+
     def _measure(self, seconds: float, written: int, prompt: Any) -> None:
         self._seconds.append(seconds)
         self._prompts += [prompt] if type(prompt) is int else []
@@ -223,12 +233,27 @@ def trials(
         ways += [("prompt", fmt, choice, "off") for choice in asked.choices]
         if kind is not None and asked.constrained:
             ways.append(("prompt", fmt, "required", kind))
-    for mode, fmt, choice, constrain in ways:
-        # One try each: what the first answer is worth is the question.
-        own = settings.replace(mode=mode, format=fmt, constrain=constrain, retries=0, faces=tuple(PATHS))
-        score = Score(mode, "", choice, constrain)
-        if mode == "native":
-            own = own.replace(send="chat")
-        else:
-            score.format, score.writes = fmt, written_by(asker.model, fmt, settings.template)
-        yield Trial(score, Recorded(ToolCallMiddleware(asker.meter, settings=own)), api)
+    for way in ways:
+        yield trial(asker, settings, *way, api=api)
+
+
+def trial(
+    asker: Asker,
+    settings: Settings,
+    mode: str,
+    fmt: str,
+    choice: str,
+    constrain: str,
+    *,
+    choose: bool = False,
+    api: str,
+) -> Trial:
+    """One way to try. choose: the setting of that name."""
+    # One try each: what the first answer is worth is the question.
+    own = settings.replace(mode=mode, format=fmt, constrain=constrain, choose=choose, retries=0, faces=tuple(PATHS))
+    score = Score(mode, "", choice, constrain, choose=choose)
+    if mode == "native":
+        own = own.replace(send="chat")
+    else:
+        score.format, score.writes = fmt, written_by(asker.model, fmt, settings.template)
+    return Trial(score, Recorded(ToolCallMiddleware(asker.meter, settings=own)), api)
