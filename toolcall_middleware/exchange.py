@@ -9,7 +9,7 @@
 
 The order of the phases is written here and nowhere else: which event may come in which state, and what it leads to, is
 `_TABLE`. What differs between the kinds of requests is a `Conversation` each, in upstream/: tool_answer.py for one with
-tools, guarded_answer.py for one without under a guard, passing.py for one that only asks for usage.
+tools, passing.py for one without under a guard and one that only asks for usage.
 A host runs an exchange for each request (hosts/middleware/responder.py); a test can with plain bytes.
 """
 
@@ -33,7 +33,6 @@ from .upstream.actions import (
     Ask,
     Body,
     BrokenOff,
-    Conversation,
     Count,
     Counted,
     Decode,
@@ -54,9 +53,8 @@ from .upstream.actions import (
     Undecodable,
 )  # fmt: skip
 from .upstream.backend_memory import BackendMemory
-from .upstream.guarded_answer import GuardedAnswer
 from .upstream.history import result_warnings
-from .upstream.passing import JsonInWords, UsageOnlyAnswer
+from .upstream.passing import GuardedAnswer, JsonInWords, UsageOnlyAnswer
 from .upstream.tool_answer import ToolAnswer
 from .upstream.tool_support import proof_for
 
@@ -65,6 +63,8 @@ __all__ = [
     "Forward", "Head", "Learn", "Learned", "Pass", "Request", "Send", "Start", "State", "StopUpstream", "Undecodable",
 ]  # fmt: skip
 
+Conversation = ToolAnswer | UsageOnlyAnswer
+"""One kind of request: how it is put to the backend and how its answers are read."""
 _NOTHING: Sequence[Action] = ()
 _FORWARD: Sequence[Action] = (Forward(),)
 _STREAMING = State.STREAMING

@@ -16,9 +16,6 @@ from ..wire import openai
 from ..wire.sse import DONE, EventReader, ServerEvent, TooLargeError
 from .passage import Passage
 
-NO_RESULT = "No result was given for this call."
-"""Stands for a result that a client left out, where the provider wants one for each call."""
-
 
 @dataclass(frozen=True, slots=True)
 class TranslatedRequest:

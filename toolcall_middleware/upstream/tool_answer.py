@@ -46,7 +46,7 @@ _PATIENCE = 24
 
 
 class ToolAnswer:
-    """One request with tools, and the answers to its attempts. A `Conversation`; see there for what is public.
+    """One request with tools, and the answers to its attempts. It keeps no state of the wire.
 
     extension: what is said beside calls. defer: whether a count that takes time is waited for (`pending`).
     lowers_limit: see `Negotiation`. writer: writes the answer where the client speaks another API.
@@ -71,7 +71,7 @@ class ToolAnswer:
         self._defer = defer
         tells_ends = writer is not None
         self._request = ToolRequest(chat, settings, memory, extension, lowers_limit=lowers_limit, tells_ends=tells_ends)
-        self.error: ToolCallError | None = None
+        self.error: ToolCallError | None = None  # what the client is told instead of an answer, or at its end
         # Of the response at hand:
         self.stream: StreamRewriter | None = None
         self._status = 200

@@ -7,34 +7,22 @@ all calls of a turn stand first in the next user turn; ids are unique and made o
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from ....errors import ToolCallError, refusal
-from ....wire.json_input import Reader
+from ....errors import refusal
 from ....wire.openai import encode
-from ...upstream import NO_RESULT
+from ...turns import NO_RESULT, Call, Turn, data_url, read_turns
 
 Block = dict[str, Any]
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-_DATA_URL = re.compile(r"data:([a-z0-9.+-]+/[a-z0-9.+-]+)(?:;[a-z0-9=._-]+)*;base64,", re.IGNORECASE)
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _BEGIN = "Begin."
-
-
-@dataclass(slots=True)
-class _Call:
-    """A call of the history, in the message at `turn`. `sent` is its id for the provider."""
-
-    turn: int
-    sent: str
-    name: str
-    input: Any
-    results: list[Reader] = field(default_factory=list)  # tool messages
 
 
 @dataclass(slots=True)
@@ -50,36 +38,29 @@ class Conversation:
     thought: bool
 
 
-def convert(request: Reader) -> Conversation:
+def convert(messages: Any) -> Conversation:
     """The messages of a chat completion as Anthropic's. Raises ToolCallError for what cannot be said there."""
-    messages = request.items("messages") if request.begins("messages", b"[") else []
-    if not messages:
-        raise ToolCallError("invalid_request", "messages must be a list that holds at least one message.")
-    calls = _match_calls(messages)
+    found = read_turns(messages)
+    ids = _Ids([call for turn in found for call in turn.calls])
     system: list[Block] = []
     turns = _Turns()
-    for number, message in enumerate(messages):
-        match message.value("role"):
-            case "system" | "developer":
-                system += _content(message, only_text=True)
+    for turn in found:
+        match turn.role:
             case "user":
-                turns.add("user", _content(message))
+                turns.add("user", _content(turn))
             case "assistant":
-                own = calls.get(number, [])
-                turns.add("assistant", _assistant(message, own))
-                turns.add("user", [_result(call) for call in own])
-            case "tool":
-                pass  # it is written where its call wants it
-            case role:
-                text = f"The role {role!r} cannot be sent to Anthropic's API; use system, user, assistant or tool."
-                raise message.error("role", text)
+                sent = [ids.of(call) for call in turn.calls]
+                turns.add("assistant", _assistant(turn, sent))
+                turns.add("user", [_result(call, own) for call, own in zip(turn.calls, sent, strict=True)])
+            case _:
+                system += _content(turn, only_text=True)
     if not turns.done:
         # An instruction alone is no request there.
         turns.add("user", system)
         system = []
     if not turns.done:
-        raise request.error("messages", "The messages hold no text and no calls.")
-    used = list(dict.fromkeys(call.name for own in calls.values() for call in own))
+        raise refusal("messages", "The messages hold no text and no calls.")
+    used = list(dict.fromkeys(call.name for turn in found for call in turn.calls))
     return Conversation(system, turns.finish(), used, turns.thought)
 
 
@@ -121,72 +102,44 @@ def _shortest(blocks: list[Block]) -> str | list[Block]:
 # -- calls and results ---------------------------------------------------------------------------------------------
 
 
-def _match_calls(messages: list[Reader]) -> dict[int, list[_Call]]:
-    """The calls of each assistant message, by its place, each with the tool messages that answer it."""
-    items = {number: _calls_in(message) for number, message in enumerate(messages) if message.fields.get("tool_calls")}
-    calls: dict[int, list[_Call]] = {}
-    by_id: dict[str, list[_Call]] = {}
-    taken = {call_id for own in items.values() for call_id, _, _ in own if _ID.fullmatch(call_id)}
-    sent: set[str] = set()
-    for number, message in enumerate(messages):
-        role = message.value("role")
-        if role == "assistant":
-            for call_id, name, given in items.get(number, ()):
-                same = by_id.setdefault(call_id, [])
-                call = _Call(number, _sendable(call_id, len(same), sent, taken), name, given)
-                sent.add(call.sent)
-                same.append(call)
-                calls.setdefault(number, []).append(call)
-        elif role == "tool":
-            answered = by_id.get(str(message.value("tool_call_id"))) or []
-            if not answered:
-                call_id = message.value("tool_call_id")
-                text = f"No earlier call has the id {call_id!r} that this tool message answers."
-                raise message.error("tool_call_id", text, "invalid_tool_call_id")
-            # Some engines number the calls of each turn alike: the last turn's are meant, in their order.
-            waiting = [call for call in answered if not call.results] or answered
-            next(call for call in waiting if call.turn == waiting[-1].turn).results.append(message)
-    return calls
+class _Ids:
+    """The ids of calls that the API takes, asked in the order of the calls."""
+
+    def __init__(self, calls: list[Call]) -> None:
+        self._taken = {call.id for call in calls if _ID.fullmatch(call.id)}
+        self._times: dict[str, int] = {}
+        self._sent: set[str] = set()
+
+    def of(self, call: Call) -> str:
+        """The client's own id if it can be, else one that the same request always gives."""
+        if not call.id:
+            raise refusal(call.path, "A tool call needs an id.")
+        times = self._times.get(call.id, 0)
+        self._times[call.id] = times + 1
+        sent = call.id
+        if times or not _ID.fullmatch(call.id):
+            made = (_derived(call.id, turn) for turn in itertools.count(times))
+            sent = next(one for one in made if one not in self._sent and one not in self._taken)
+        self._sent.add(sent)
+        return sent
 
 
-def _calls_in(message: Reader) -> list[tuple[str, str, Any]]:
-    """The id, the name and the input of each call."""
-    found: list[tuple[str, str, Any]] = []
-    for item in message.items("tool_calls"):
-        function = item.inner("function") or item.inner("custom")
-        call_id, name = item.value("id"), function.value("name") if function is not None else None
-        if function is None or not (isinstance(call_id, str) and call_id and isinstance(name, str) and name):
-            raise refusal(item.path, "A tool call needs an id and the name of a function.")
-        given = function.value("arguments")
-        if item.given("function") is None:
-            given = {"input": function.value("input") or ""}
-        found.append((call_id, name, _input(given)))
-    return found
+def _derived(call_id: str, turn: int) -> str:
+    return f"toolu_{hashlib.sha256(f'{turn}:{call_id}'.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
-def _sendable(call_id: str, times: int, sent: set[str], taken: set[str]) -> str:
-    """An id that the API takes: the client's own if it can be, else one that the same request always gives."""
-    if not times and _ID.fullmatch(call_id):
-        return call_id
-    for turn in range(times, times + 1000):
-        digest = hashlib.sha256(f"{turn}:{call_id}".encode("utf-8", "surrogatepass")).hexdigest()
-        derived = f"toolu_{digest[:24]}"
-        if derived not in sent and derived not in taken:
-            return derived
-    raise AssertionError("a thousand hashes cannot all collide")
-
-
-def _assistant(message: Reader, calls: list[_Call]) -> list[Block]:
-    thinking = _thinking(message)
+def _assistant(turn: Turn, sent: list[str]) -> list[Block]:
+    """sent: the ids of its calls for the provider."""
+    thinking = _thinking(turn.message)
     blocks = [block for before, block in thinking if not before]
-    blocks += _content(message, only_text=True)
-    refused = message.value("refusal")
+    blocks += _content(turn, only_text=True)
+    refused = turn.message.get("refusal")
     if isinstance(refused, str) and refused.strip():
         blocks.append({"type": "text", "text": refused})
-    for number, call in enumerate(calls):
+    for number, (call, own) in enumerate(zip(turn.calls, sent, strict=True)):
         blocks += [block for before, block in thinking if number and before == number]
-        blocks.append({"type": "tool_use", "id": call.sent, "name": call.name, "input": call.input})
-    return blocks + [block for before, block in thinking if before and before >= len(calls)]
+        blocks.append({"type": "tool_use", "id": own, "name": call.name, "input": _input(call.arguments)})
+    return blocks + [block for before, block in thinking if before and before >= len(sent)]
 
 
 def _input(arguments: Any) -> Any:
@@ -205,23 +158,23 @@ def _input(arguments: Any) -> Any:
     return written if isinstance(value, dict) else {"arguments": value}
 
 
-def _result(call: _Call) -> Block:
-    block: Block = {"type": "tool_result", "tool_use_id": call.sent}
+def _result(call: Call, own: str) -> Block:
+    block: Block = {"type": "tool_result", "tool_use_id": own}
     if not call.results:
         return {**block, "content": NO_RESULT, "is_error": True}
-    content = [part for message in call.results for part in _result_content(message)]
+    content = [part for result in call.results for part in _result_content(result)]
     if content:
         block["content"] = _shortest(content)
-    if any(message.value("is_error") is True for message in call.results):
+    if any(result.is_error for result in call.results):
         block["is_error"] = True
     return block
 
 
-def _result_content(message: Reader) -> list[Block]:
+def _result_content(result: Turn) -> list[Block]:
     """A tool's result: text, parts, or any JSON value, which is shown as such."""
-    value = message.value("content")
+    value = result.message.get("content")
     if value is None or isinstance(value, str) or (isinstance(value, list) and value and all(map(_is_part, value))):
-        return _content(message)
+        return _content(result)
     return [{"type": "text", "text": encode(value).decode()}]
 
 
@@ -232,42 +185,38 @@ def _is_part(item: Any) -> bool:
 # -- content -------------------------------------------------------------------------------------------------------
 
 
-def _content(message: Reader, *, only_text: bool = False) -> list[Block]:
+def _content(turn: Turn, *, only_text: bool = False) -> list[Block]:
     """Content as blocks; text of nothing but white space is left out, because the API refuses it."""
-    if message.begins("content", b'"'):
-        text = message.required("content")
-        return [{"type": "text", "text": text}] if text.strip() else []
     blocks: list[Block] = []
-    for part in message.items("content"):
-        block = _part(part, only_text=only_text)
+    for part, path in turn.parts():
+        block = _part(part if isinstance(part, dict) else {}, path, only_text=only_text)
         if block is not None:
-            blocks.append({**block, **_cache_control(part)})
+            mark = part.get("cache_control")
+            blocks.append({**block, "cache_control": mark} if isinstance(mark, dict) else block)
     return blocks
 
 
-def _cache_control(holder: Reader) -> dict[str, Any]:
-    return {"cache_control": holder.fields["cache_control"]} if holder.begins("cache_control", b"{") else {}
-
-
-def _part(part: Reader, *, only_text: bool) -> Block | None:
-    match part.value("type"):
+def _part(part: dict[str, Any], path: str, *, only_text: bool) -> Block | None:
+    match part.get("type"):
         case "text" | "refusal" as kind:
-            text = part.required(kind)
+            text = part.get(kind)
+            if not isinstance(text, str):
+                raise refusal(f"{path}.{kind}", f"'{kind}' must be a string.")
             return {"type": "text", "text": text} if text.strip() else None
         case "image_url" if not only_text:
-            return {"type": "image", "source": _image(part.value("image_url"), part.where("image_url"))}
+            return {"type": "image", "source": _image(part.get("image_url"), f"{path}.image_url")}
         case "file" if not only_text:
-            return _document(part.value("file"), part.where("file"))
+            return _document(part.get("file"), f"{path}.file")
         case kind:
             use = "text" if only_text else "text, image_url or a file with file_data"
-            raise refusal(part.path, f"A part of type {kind!r} cannot be sent here to Anthropic's API; use {use}.")
+            raise refusal(path, f"A part of type {kind!r} cannot be sent here to Anthropic's API; use {use}.")
 
 
 def _image(value: Any, where: str) -> Block:
     url = value.get("url") if isinstance(value, dict) else value
     if isinstance(url, str) and url[:8].lower().startswith(("http://", "https://")):
         return {"type": "url", "url": url}
-    kind, data = _data_url(url)
+    kind, data = (data_url(url) if isinstance(url, str) else None) or ("", "")
     kind = "image/jpeg" if kind == "image/jpg" else kind
     if kind not in _IMAGES:
         allowed = ", ".join(sorted(_IMAGES))
@@ -277,7 +226,8 @@ def _image(value: Any, where: str) -> Block:
 
 def _document(value: Any, where: str) -> Block:
     fields = value if isinstance(value, dict) else {}
-    kind, data = _data_url(fields.get("file_data"))
+    url = fields.get("file_data")
+    kind, data = (data_url(url) if isinstance(url, str) else None) or ("", "")
     if kind != "application/pdf":
         message = "A file must hold file_data, a base64 data URL of application/pdf; the API knows no other file_id."
         raise refusal(where, message)
@@ -287,19 +237,13 @@ def _document(value: Any, where: str) -> Block:
     return block
 
 
-def _data_url(url: Any) -> tuple[str, str]:
-    """(media type, base64 text) of a data URL; empty where it is none."""
-    found = _DATA_URL.match(url[:200]) if isinstance(url, str) else None
-    return (found[1].lower(), url[found.end() :]) if found else ("", "")
-
-
-def _thinking(message: Reader) -> list[tuple[int, Block]]:
+def _thinking(message: dict[str, Any]) -> list[tuple[int, Block]]:
     """The model's thinking as it came with an answer of ours (`reasoning_details`), or as `thinking_blocks`.
 
     Each with the number of calls that stand before it. Only what is signed goes back: the API refuses the rest.
     """
     blocks: list[tuple[int, Block]] = []
-    details = message.value("reasoning_details")
+    details = message.get("reasoning_details")
     for detail in details if isinstance(details, list) else ():
         before = detail.get("calls_before") if isinstance(detail, dict) else None
         before = before if isinstance(before, int) and before > 0 else 0
@@ -310,7 +254,7 @@ def _thinking(message: Reader) -> list[tuple[int, Block]]:
                 blocks.append((before, {"type": "redacted_thinking", "data": data}))
     if blocks:
         return blocks
-    given = message.value("thinking_blocks")
+    given = message.get("thinking_blocks")
     for block in given if isinstance(given, list) else ():
         match block:
             case {"type": "thinking", "thinking": str(text), "signature": str(signature)} if signature:

@@ -46,7 +46,7 @@ def build(body: Reader, *, default_max_tokens: int) -> dict[str, Any]:
     _refuse(body)
     model = body.filled("model")
     able = abilities(model)
-    talk = convert(body)
+    talk = convert(body.value("messages"))
     sent: dict[str, Any] = {"model": model, "messages": talk.messages}
     _tools(body, talk, able, sent)
     _response_format(body, talk, able, sent)
