@@ -95,7 +95,7 @@ class _Fed:
                 raise no_completion(data)
         except ToolCallError as error:
             return self.error(error)  # type: ignore[attr-defined, no-any-return]
-        return FaceReply(status=status, body=made[0], headers=self.whole_headers())  # type: ignore[attr-defined]
+        return FaceReply(status=status, body=made[0], headers=self.headers(stream=False))  # type: ignore[attr-defined]
 
 
 class MessagesFace(_Fed, messages.MessagesFace):

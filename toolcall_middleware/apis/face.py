@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from ..answer.writer import AnswerWriter
 from ..errors import ToolCallError
 from ..wire import openai
+from .passage import Passage
 from .serial import BROKEN_OFF
 
 
@@ -52,6 +53,8 @@ class Face(ABC):
     def __init__(self) -> None:
         self.writer: AnswerWriter | None = None
         """Writes the answer from the exchange's operations; None before `request`."""
+        self.passage: Passage | None = None
+        """The client's own request, for an upstream that speaks the client's API; None before `request`."""
 
     @abstractmethod
     def request(self, body: bytes, /) -> FaceRequest:
@@ -68,12 +71,8 @@ class Face(ABC):
         """The client's error for a collected response that the exchange did not write."""
         return self.error(openai.read_error(data, status) if status >= 400 else openai.read_error(data))
 
-    def whole_headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Headers that are added to an answer that `writer` has written and that is not streamed."""
-        return ()
-
-    def stream_headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Headers that are added to a streamed answer."""
+    def headers(self, *, stream: bool) -> tuple[tuple[bytes, bytes], ...]:  # noqa: ARG002 - for others
+        """Headers that are added to an answer that `writer` writes."""
         return ()
 
     @property

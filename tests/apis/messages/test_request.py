@@ -382,7 +382,7 @@ def test_a_format_of_the_answer(older: bool) -> None:
 
 
 def test_a_request_to_count_needs_no_limit() -> None:
-    made = MessagesFace().count_request(body(max_tokens=None, tools=[READ], system="s"))
+    made = MessagesFace(counting=True).request(body(max_tokens=None, tools=[READ], system="s"))
     assert not made.stream
     assert json.loads(made.body).keys() == {"model", "messages", "tools"}
 

@@ -378,7 +378,7 @@ def test_an_error_of_our_own_ends_the_stream_once() -> None:
 
 
 def test_the_headers_of_a_stream() -> None:
-    headers = dict(asked(**STREAM).stream_headers())
+    headers = dict(asked(**STREAM).headers(stream=True))
     assert headers[b"content-type"].startswith(b"text/event-stream")
     assert headers[b"request-id"].startswith(b"req_")
 
@@ -389,7 +389,7 @@ def test_the_sdk_reads_it() -> None:
     def answer(request: httpx2.Request) -> httpx2.Response:
         face.request(request.content)
         out = face.feed(WHOLE) + face.finish(cut=False)
-        headers = [(name, value) for name, value in face.stream_headers()]
+        headers = [(name, value) for name, value in face.headers(stream=True)]
         return httpx2.Response(200, content=out, headers=headers)
 
     client = Anthropic(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
 
 from ...errors import ToolCallError, is_ours
 from ..context_errors import CONTEXT, is_context_error
@@ -47,38 +46,21 @@ class ResponsesFace(Face):
 
     def error(self, error: ToolCallError, /) -> FaceReply:
         """An error of our own, in OpenAI's envelope."""
-        asked = self._asked
-        return error_reply(error, asked.param if asked is not None else _same)
-
-
-def _same(param: str | None) -> str | None:
-    return param
-
-
-# -- errors ------------------------------------------------------------------------------------------------------------
-
-
-def error_reply(error: ToolCallError, param: Callable[[str | None], str | None]) -> FaceReply:
-    """The HTTP answer for an error. param: a path in the chat completion as the client's."""
-    told = _told(error, param)
-    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in told.headers.items()]
-    if is_ours(error.code):
-        headers.append((_ERROR_HEADER, str(error.code).encode("latin-1")))
-    return FaceReply(status=told.status, body=told.body(), headers=tuple(headers))
-
-
-def _told(error: ToolCallError, param: Callable[[str | None], str | None]) -> ToolCallError:
-    code, status = error.code, error.status
-    if is_context_error(error):
-        code, status = CONTEXT, 400
-    elif error.type == "model_error":
-        status = 400
-    return ToolCallError(
-        code,
-        error.message,
-        param=param(error.param),
-        status=status,
-        type="invalid_request_error" if code == CONTEXT else error.type,
-        headers=error.headers,
-        extra=error.extra,
-    )
+        code, status = error.code, error.status
+        if is_context_error(error):
+            code, status = CONTEXT, 400
+        elif error.type == "model_error":
+            status = 400
+        told = ToolCallError(
+            code,
+            error.message,
+            param=error.param if self._asked is None else self._asked.param(error.param),
+            status=status,
+            type="invalid_request_error" if code == CONTEXT else error.type,
+            headers=error.headers,
+            extra=error.extra,
+        )
+        headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in told.headers.items()]
+        if is_ours(error.code):
+            headers.append((_ERROR_HEADER, str(error.code).encode("latin-1")))
+        return FaceReply(status=told.status, body=told.body(), headers=tuple(headers))

@@ -257,34 +257,30 @@ class ToolCallMiddleware:
             if face is None or answer is None:
                 await self._chat(caller, body, scope, messages, untouched)
             else:
-                await self._face(caller, face, answer, body, scope, counting=endpoint is Endpoint.COUNT)
+                await self._face(caller, face, answer, body, scope)
 
-    async def _face(
-        self, caller: _Caller, face: Face, answer: FaceAnswer, body: bytes, scope: Scope, *, counting: bool
-    ) -> None:
+    async def _face(self, caller: _Caller, face: Face, answer: FaceAnswer, body: bytes, scope: Scope) -> None:
         """A request of another API than chat completions, which becomes one. Its body has been read."""
         report = record_of(scope).report
         if report is not None and report.recorder is not None:
             answer.recorder = report.recorder
             answer.recorder.data("face_request", body, api=face.api)
         try:
-            read = face.count_request if counting and isinstance(face, MessagesFace) else face.request
-            asked = await offloaded(len(body), read, body)
+            asked = await offloaded(len(body), face.request, body)
             if is_guarded(caller.settings):
                 await offloaded(len(body), check_unknown_fields, body, READ_BY_FACES)
             settings = self._face_settings.of(caller.settings, face)
-            passage = face.passage if isinstance(face, MessagesFace) else None
-            if passage is not None:
-                await offloaded(len(body), prepare_passage, passage, scope, settings)
+            if face.passage is not None:
+                await offloaded(len(body), prepare_passage, face.passage, scope, settings)
         except ToolCallError as refusal:
             await caller.refuse(refusal)
             return
         caller.settings, answer.asked = settings, asked
-        if counting and isinstance(face, MessagesFace):
+        if isinstance(face, MessagesFace) and face.counting:
             await self._count(caller, face, answer, asked.body, scope)
             return
         async with answer.waiting(scope):
-            inner, messages = chat_request(scope, asked.body, settings.paths, passage)
+            inner, messages = chat_request(scope, asked.body, settings.paths, face.passage)
             untouched = (messages, inner)
             await self._chat(caller, asked.body, inner, messages, untouched, always=True, writer=face.writer)
 

@@ -129,7 +129,7 @@ def new_face(endpoint: Endpoint, upstream_api: str = "openai", max_kept: int | N
     if endpoint in {Endpoint.RESPONSES, Endpoint.MAYBE_RESPONSES}:
         return ResponsesFace(max_kept=max_kept)
     native = upstream_api == "anthropic"
-    return MessagesFace(inline_tools=not native, native=native)
+    return MessagesFace(inline_tools=not native, native=native, counting=endpoint is Endpoint.COUNT)
 
 
 def prepare_passage(passage: Passage, scope: Scope, settings: Settings) -> None:
@@ -280,7 +280,7 @@ class FaceAnswer(Answer):
         if not self._written or not self.header(b"content-type").startswith(_STREAM):
             return Reads.WHOLE
         self._quiet = False
-        self.start["headers"] = self._headers(self._face.stream_headers())
+        self.start["headers"] = self._headers(self._face.headers(stream=True))
         return Reads.PIECES
 
     async def piece(self, data: bytes, *, last: bool) -> bytes:  # noqa: ARG002 - the writer has written it
@@ -293,7 +293,7 @@ class FaceAnswer(Answer):
         if self._limit is not None and len(body) > self._limit:
             return self._noted(self._refused(self._exceeds()))
         if self._written:
-            return self._replaced(FaceReply(status=status, body=body, headers=self._face.whole_headers()))
+            return self._replaced(FaceReply(status=status, body=body, headers=self._face.headers(stream=False)))
         headers = {name.lower(): value for name, value in self.start["headers"]}
         if 300 <= status < 400:
             error = _redirected(status, headers.get(b"location", b""))
@@ -399,7 +399,7 @@ class FaceAnswer(Answer):
         elif not record_of(scope).others and not self._answered:
             # Once the answer has begun, no other upstream can give it.
             self.start = _head([(b"content-type", _STREAM)])
-            self.start["headers"] = self._headers(self._face.stream_headers())
+            self.start["headers"] = self._headers(self._face.headers(stream=True))
             await self.give(self._noted(self._face.begin()), more=True)
 
 

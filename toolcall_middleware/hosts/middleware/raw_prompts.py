@@ -20,29 +20,19 @@ _NOT_THERE = frozenset({404, 405, 501})
 
 
 async def written(app: ASGIApp, body: bytes, prompt: PendingPrompt) -> tuple[ASGIApp, bytes]:
-    """The app to ask, and the body to ask it with, once the prompt is written. Raises ToolCallError.
+    """An app that is asked at the path of chat completions, and the body to ask it with, once the prompt is written.
 
-    body: a chat completion's.
+    The body is a text completion's, the answer a chat's. body: a chat completion's. Raises ToolCallError.
     """
     await asyncio.to_thread(prompt.write)
-    return Completions(app, top=wanted_logprobs(body), limit=prompt.limit), prompt.body(body)
+    top, limit = wanted_logprobs(body), prompt.limit
 
-
-class Completions:
-    """An ASGI app: takes a text completion's body at the path of chat completions, and answers with a chat's.
-
-    top: how many of the likeliest tokens the client wants beside each. limit: bytes of a whole answer that are kept.
-    """
-
-    def __init__(self, app: ASGIApp, *, top: int | None, limit: int | None) -> None:
-        self._app = app
-        self._top = top
-        self._limit = limit
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = _ChatAnswer(send, CompletionAnswer(top=self._top, limit=self._limit), self._limit)
-        await self._app(_beside(scope), receive, answer.send)
+    async def completions(scope: Scope, receive: Receive, send: Send) -> None:
+        answer = _ChatAnswer(send, CompletionAnswer(top=top, limit=limit), limit)
+        await app(_beside(scope), receive, answer.send)
         await answer.broken_off()
+
+    return completions, prompt.body(body)
 
 
 def _beside(scope: Scope) -> Scope:

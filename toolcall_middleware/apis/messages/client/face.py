@@ -1,8 +1,8 @@
 """Anthropic's Messages as a client speaks it: one request and its answer. See `apis.face.Face` for the order of calls.
 
 face = MessagesFace()
-chat = face.request(body)          # or face.count_request(body), for count_tokens
-face.whole(status, headers, data)           # or face.error(error), or feed … finish
+chat = face.request(body)
+face.whole(status, headers, data)           # or face.error(error), or face.writer
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class MessagesFace(Face):
 
     inline_tools: definitions of tools that the conversation loads are written where it does, and the chat tools say so
     (`LOADED_FIELD`), so that the front of the prompt stays as it was. native: the upstream speaks Messages itself; a
-    request has a `passage` then, once it was read.
+    request has a `passage` then, once it was read. counting: the request is one for count_tokens.
     """
 
     api = "messages"
 
-    def __init__(self, *, inline_tools: bool = False, native: bool = False) -> None:
+    def __init__(self, *, inline_tools: bool = False, native: bool = False, counting: bool = False) -> None:
         super().__init__()
         self._inline = inline_tools
         self._native = native
         self.settings = _NATIVE if native else _SETTINGS
-        self.passage: Passage | None = None
+        self.counting = counting
         self.request_id = _new_id("req_")
         self._message_id = _new_id("msg_")
         self._errors = Errors(self.request_id)
@@ -54,17 +54,7 @@ class MessagesFace(Face):
     # -- the request -----------------------------------------------------------------------------------------------
 
     def request(self, body: bytes, /) -> FaceRequest:
-        return self._read(body, counting=False)
-
-    def count_request(self, body: bytes, /) -> FaceRequest:
-        """A request for count_tokens as the chat completion whose prompt is to be counted.
-
-        Raises ToolCallError as `request` does.
-        """
-        return self._read(body, counting=True)
-
-    def _read(self, body: bytes, *, counting: bool) -> FaceRequest:
-        asked = read_request(body, counting=counting, inline=self._inline, native=self._native)
+        asked = read_request(body, counting=self.counting, inline=self._inline, native=self._native)
         self._errors.paths = {"messages": asked.messages, **asked.tools.paths}
         chat = FaceRequest(
             body=openai.encode(asked.chat), stream=asked.stream, dropped_tools=tuple(asked.tools.dropped)
@@ -72,7 +62,7 @@ class MessagesFace(Face):
         self.writer = plain = MessageWriter(asked, self._message_id, self._errors)
         if self._native:
             self.passage = Passage(
-                _COUNT if counting else _PATH,
+                _COUNT if self.counting else _PATH,
                 passed_body(body),
                 chat.body,
                 foreign=frozenset(asked.tools.foreign),
@@ -104,16 +94,11 @@ class MessagesFace(Face):
         body = openai.encode({"input_tokens": tokens})
         return FaceReply(status=200, body=body, headers=(JSON, self._id_header))
 
-    def whole_headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        return (JSON,) if self._passed is not None else (JSON, self._id_header)
-
-    # -- a stream ----------------------------------------------------------------------------------------------------
-
-    def stream_headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        kind = b"text/event-stream; charset=utf-8"
+    def headers(self, *, stream: bool) -> tuple[tuple[bytes, bytes], ...]:
+        kind = (b"content-type", b"text/event-stream; charset=utf-8") if stream else JSON
         if self._passed is not None:
-            return ((b"content-type", kind),)
-        return (b"content-type", kind), (b"cache-control", b"no-cache"), self._id_header
+            return (kind,)
+        return (kind, (b"cache-control", b"no-cache"), self._id_header) if stream else (kind, self._id_header)
 
     # -- state -------------------------------------------------------------------------------------------------------
 

@@ -149,28 +149,20 @@ def _calls(chat: dict[str, Any]) -> Iterator[dict[str, Any]]:
 # in each request and comes first makes it compute the whole prompt again.
 
 
-@dataclass(frozen=True, slots=True)
-class _KnownLine:
-    """A line that is known to stand first. keep: it says something, so it goes to the end of the system text."""
-
-    name: str
-    pattern: re.Pattern[str]
-    keep: bool
-
-
-_KNOWN_LINES: tuple[_KnownLine, ...] = (
+_KNOWN_LINES = (
     # Its suffix changes between sessions, and between the kinds of request of one session.
-    _KnownLine("claude-code-billing", re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)"), keep=False),
-    _KnownLine(
+    ("claude-code-billing", re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)"), False),
+    (
         "leading-date",
         re.compile(
             r"\s*(?:Today's date|Todays date|Current date(?: and time)?|Current time"
             r"|The current (?:date|time)(?: and time)?"
             r"|Today)(?: is\b|:)[^\n]{1,100}(?:\n+|$)"
         ),
-        keep=True,
+        True,
     ),
 )
+"""Lines that are known to be first: name, pattern, whether the line says something, and goes to the end of the text."""
 
 
 def system_text(request: Reader) -> str:
@@ -189,13 +181,13 @@ def system_text(request: Reader) -> str:
 def _without_known_lines(texts: list[str]) -> list[str]:
     """The texts with the known lines at their front left out, or moved behind them."""
     moved: list[str] = []
-    for line in _KNOWN_LINES:
+    for name, pattern, keep in _KNOWN_LINES:
         first = next((number for number, text in enumerate(texts) if text.strip()), None)
-        found = line.pattern.match(texts[first]) if first is not None else None
+        found = pattern.match(texts[first]) if first is not None else None
         if first is None or found is None:
             continue
-        _log.info("messages: %s (%s the system text)", line.name, "moved behind" if line.keep else "left out of")
+        _log.info("messages: %s (%s the system text)", name, "moved behind" if keep else "left out of")
         texts = [*texts[:first], texts[first][found.end() :], *texts[first + 1 :]]
-        if line.keep:
+        if keep:
             moved.append(found[0].strip())
     return [*texts, *moved]
