@@ -149,7 +149,7 @@ def _calls(chat: dict[str, Any]) -> Iterator[dict[str, Any]]:
 # in each request and comes first makes it compute the whole prompt again.
 
 
-_KNOWN_LINES = (
+_KNOWN_LINES: tuple[tuple[str, re.Pattern[str], bool], ...] = (
     # Its suffix changes between sessions, and between the kinds of request of one session.
     ("claude-code-billing", re.compile(r"\s*x-anthropic-billing-header:[^\n]*(?:\n+|$)"), False),
     (
