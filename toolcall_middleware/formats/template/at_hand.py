@@ -31,10 +31,8 @@ def derived(source: str, model: str) -> Derived | None:
 
     model: the name that a request asks for, which is looked for where `source` is the cache.
     """
-    if source == sources.CACHE:
-        name = sources.in_cache(model)
-        return None if name is None else _logged(name)
-    return _logged(source)
+    place = _place(source, model)
+    return None if place is None else _logged(place)
 
 
 def of_props(model: str, props: object) -> str:
@@ -57,10 +55,12 @@ def prompts_for(source: str, model: str) -> TemplatePrompts | None:
 
     Raises FormatError and SettingsError as `of_source` does.
     """
-    if source == sources.CACHE:
-        name = sources.in_cache(model)
-        return None if name is None else _prompts(name)
-    return _prompts(source)
+    place = _place(source, model)
+    return None if place is None else _prompts(place)
+
+
+def _place(source: str, model: str) -> str | None:
+    return sources.in_cache(model) if source == sources.CACHE else source
 
 
 @functools.lru_cache(maxsize=16)  # each may have processes

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from ...parsing.text.grammar import Opener
 from .. import markup, reading
@@ -75,11 +74,10 @@ def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | N
         return Derived(family=None, why=found) if declared is None else _as_declared(template, declared, found)
     if declared is not None and found.reasoning is None:
         found = replace(found, reasoning=declared.reasoning)
-    rendered = _Renderings(template, found)
-    plain, unlikely = rendered.plain, rendered.unlikely
+    plain, unlikely, beside = _rendered(template, found)
     if len(plain) < len(PLAIN):
         return Derived(family=None, why="the template does not render calls with arguments of every type")
-    candidates = _candidates(found, rendered, adopt=adopt)
+    candidates = _candidates(found, plain, unlikely, adopt=adopt)
     if declared is not None:
         candidates = itertools.chain([(declared.calls, None)], candidates)
     chosen = next((one for one in candidates if all(reads(_openers(one[0]), turn) for turn in plain)), None)
@@ -91,33 +89,29 @@ def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | N
             + repr(found.layout.opening + found.layout.before)[:80],
         )
     syntax, like = chosen
-    openers = _openers(syntax)
-    lost = tuple(turn.calls[0].arguments for turn in unlikely if not reads(openers, turn))
-    same = all((syntax.write(turn.calls) or "").strip() == turn.text for turn in plain)
     block = tools.read(template, found, (tokens(found.layout.opening + found.layout.before) or [""])[0])
-    family = _family(found, syntax, like, block)
     unknown: list[str] = []
     if declared is not None and syntax is not declared.calls:
         unknown.append(f"{DECLARATION} does not read what the chat template renders, which tells instead")
-    if not all(reads(openers, turn) for turn in rendered.beside):
+    if not all(reads(_openers(syntax), turn) for turn in beside):
         unknown.append("text beside a call: the template does not have it in one turn with the call")
     if block.own_words:
         whose = "our words" if like is None else f"the words of {like}"
         unknown.append(f"how the template presents tools: the prompt says it in {whose}")
-    unknown += _not_rendered(found)
-    return Derived(
-        family=family,
-        kind=syntax.kind,
+    if found.reasoning is None:
+        unknown.append("the markers around reasoning")
+    if found.result is None:
+        unknown.append("tags around a result: they stand in our own")
+    if found.layout.between is None:
+        unknown.append("what stands between two calls: the template writes one a turn")
+    proved = _proved(found, syntax, like, block, [*plain, *unlikely], unknown)
+    return replace(
+        proved,
         like=like,
-        read_back=len(plain) + len(unlikely) - len(lost),
-        tried=len(plain) + len(unlikely),
-        same_text=same,
-        sample=max(plain, key=lambda turn: len(turn.calls)).text,
-        lost=lost,
-        unknown=tuple(unknown),
+        same_text=all((syntax.write(turn.calls) or "").strip() == turn.text for turn in plain),
         proofs=tuple(plain),
         facts={
-            "reasoning": " … ".join(found.reasoning or ()),
+            **proved.facts,
             "ends of a turn": " ".join(found.ends),
             "others' turns": " ".join(found.stops),
             "results": " … ".join(found.result or ()),
@@ -139,17 +133,31 @@ def _as_declared(template: ChatTemplate, declared: Declared, why: str) -> Derive
     )
     written = [(call, syntax.write([call])) for call in (as_call("look_up", each) for each in (*PLAIN, *UNLIKELY))]
     tried = [Rendered(text, (call,)) for call, text in written if text is not None]
-    good = [turn for turn in tried if reads(_openers(syntax), turn)]
     unknown = [f"what {DECLARATION} does not say ({why}): the prompt presents tools and results in our words"]
+    if not declared.reasoning:
+        unknown.append("the markers around reasoning")
+    return _proved(found, syntax, None, tools.OURS, tried, unknown)
+
+
+def _proved(
+    found: Turns,
+    syntax: Syntax,
+    like: str | None,
+    block: tools.ToolBlock,
+    tried: Sequence[Rendered],
+    unknown: Sequence[str],
+) -> Derived:
+    """The family of these calls, and which of the turns that were tried it reads back."""
+    good = [turn for turn in tried if reads(_openers(syntax), turn)]
     return Derived(
-        family=_family(found, syntax, None, tools.OURS),
+        family=_family(found, syntax, like, block),
         kind=syntax.kind,
         read_back=len(good),
         tried=len(tried),
-        sample=tried[0].text,
+        sample=max(tried, key=lambda turn: len(turn.calls)).text,
         lost=tuple(turn.calls[0].arguments for turn in tried if turn not in good),
-        unknown=(*unknown, *(() if declared.reasoning else ("the markers around reasoning",))),
-        facts={"reasoning": " … ".join(declared.reasoning or ())},
+        unknown=tuple(unknown),
+        facts={"reasoning": " … ".join(found.reasoning or ())},
         proofs=tuple(turn for turn in good if turn.calls[0].arguments != "{}"),
     )
 
@@ -158,72 +166,52 @@ def _openers(syntax: Syntax) -> tuple[Opener, ...]:
     return (*syntax.openers, *reading.ANY_JSON)
 
 
-def _not_rendered(found: Turns) -> list[str]:
-    """What the template's turns do not show."""
-    unknown = []
-    if found.reasoning is None:
-        unknown.append("the markers around reasoning")
-    if found.result is None:
-        unknown.append("tags around a result: they stand in our own")
-    if found.layout.between is None:
-        unknown.append("what stands between two calls: the template writes one a turn")
-    return unknown
+def _rendered(template: ChatTemplate, found: Turns) -> tuple[list[Rendered], list[Rendered], list[Rendered]]:
+    """Turns with calls as the template renders them, without the turn's own markers: with arguments that any reader
+    gives back, with unlikely ones, and with text beside a call, which not all templates have in one turn.
+    """
+    single = [("look_up", arguments) for arguments in (*PLAIN, *UNLIKELY)]
+    asked = [([call], "") for call in single]
+    asked.append((single[:1], probes.CONTENT))
+    if found.layout.between is not None:
+        asked.append(([(probes.NAMES[0], probes.SAMPLE), (probes.NAMES[1], {"days": 7})], ""))
+    contexts = [
+        context([_ASKED, found.dialect.calls(calls, **({"content": content} if content else {}))])
+        for calls, content in asked
+    ]
+    plain: list[Rendered] = []
+    unlikely: list[Rendered] = []
+    beside: list[Rendered] = []
+    for (calls, content), text in zip(asked, template.render(contexts), strict=True):
+        inner = found.calls_of(text)
+        if inner is not None and calls[0][0] in inner:
+            group = beside if content else unlikely if calls[0][1] in UNLIKELY else plain
+            group.append(Rendered(inner, tuple(as_call(*call) for call in calls), content))
+    return plain, unlikely, beside
 
 
-class _Renderings:
-    """Turns with calls as the template renders them, without the turn's own markers."""
-
-    def __init__(self, template: ChatTemplate, found: Turns) -> None:
-        single = [("look_up", arguments) for arguments in (*PLAIN, *UNLIKELY)]
-        asked = [([call], "") for call in single]
-        asked.append((single[:1], probes.CONTENT))
-        if found.layout.between is not None:
-            asked.append(([(probes.NAMES[0], probes.SAMPLE), (probes.NAMES[1], {"days": 7})], ""))
-        contexts = [
-            context([_ASKED, found.dialect.calls(calls, **({"content": content} if content else {}))])
-            for calls, content in asked
-        ]
-        self.plain: list[Rendered] = []
-        self.unlikely: list[Rendered] = []
-        self.beside: list[Rendered] = []  # text and a call; not all templates have both in one turn
-        for (calls, content), text in zip(asked, template.render(contexts), strict=True):
-            inner = found.calls_of(text)
-            if inner is not None and calls[0][0] in inner:
-                turn = Rendered(inner, tuple(as_call(*call) for call in calls), content)
-                group = self.beside if content else self.unlikely if calls[0][1] in UNLIKELY else self.plain
-                group.append(turn)
-
-    def of(self, arguments: dict[str, Any]) -> str | None:
-        """The turn with one call with these arguments."""
-        wanted = probes.written(arguments)
-        turns_found = (turn for turn in (*self.plain, *self.unlikely) if turn.calls[0].arguments == wanted)
-        return next((turn.text for turn in turns_found), None)
-
-
-def _candidates(found: Turns, rendered: _Renderings, *, adopt: bool) -> Iterator[tuple[Syntax, str | None]]:
+def _candidates(
+    found: Turns, plain: Sequence[Rendered], unlikely: Sequence[Rendered], *, adopt: bool
+) -> Iterator[tuple[Syntax, str | None]]:
     """Ways to read and write the calls, best first."""
-    own = shapes.of_layout(found.layout, rendered.of)
-    # A form that no model is known by (the loose dialects) says nothing of a template.
-    known = [family for family in markup.families() if isinstance(family, Family) and _has_models(family)]
-    known = known if adopt else []
-    # Several families write the same: the one that most models are of comes first.
-    families = sorted(known, key=lambda family: -len(family.models) - len(family.alike) - len(family.fine_tunes))
+    texts = {turn.calls[0].arguments: turn.text for turn in (*unlikely, *reversed(plain))}
+    own = shapes.of_layout(found.layout, lambda arguments: texts.get(probes.written(arguments)))
+    known = [family for family in markup.families() if isinstance(family, Family)] if adopt else []
+    # Several families write the same: the one that most models are of comes first. A form that no model is known by
+    # (the loose dialects) says nothing of a template.
+    models = {family: len(family.models) + len(family.alike) + len(family.fine_tunes) for family in known}
+    families = sorted(filter(models.get, known), key=lambda family: -models[family])
     for family in families:
-        if all((family.write(turn.calls) or "").strip() == turn.text for turn in rendered.plain):
+        if all((family.write(turn.calls) or "").strip() == turn.text for turn in plain):
             yield _of_family(family, None), family.name
-    readers = [family for family in families if all(reads(_own_openers(family), turn) for turn in rendered.plain)]
-    begin = rendered.plain[0].text
+    readers = [family for family in families if all(reads(_own_openers(family), turn) for turn in plain)]
     for family in readers:
-        if any(_opens(opener, begin) for opener in _own_openers(family)):
+        if any(_opens(opener, plain[0].text) for opener in _own_openers(family)):
             yield _of_family(family, own), family.name
     if own is not None:
         yield own, None
     for family in readers:
         yield _of_family(family, own), family.name
-
-
-def _has_models(family: Family) -> bool:
-    return bool(family.models or family.alike or family.fine_tunes)
 
 
 def _own_openers(family: Family) -> tuple[Opener, ...]:

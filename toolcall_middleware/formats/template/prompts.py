@@ -24,6 +24,7 @@ from .layout import common_start
 from .probes import Dialect, context, named_id, said
 from .render import TemplateRefusalError
 from .sources import Checkpoint
+from .turns import Turns
 
 _log = logging.getLogger(__name__)
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -47,14 +48,15 @@ class Manner:
     """It presents tools."""
     system: bool
     """It knows system messages."""
-    dialect: Dialect | None
-    """How it wants the messages with calls; None: it writes none."""
+    turns: Turns | None
+    """How it renders turns with calls; None: it writes no calls."""
     ends: tuple[str, ...] = ()
-    """Markers that stand only at the end of a turn of the assistant."""
-    reasoning: tuple[str, str] | None = None
-    """The tags around its reasoning."""
-    result_end: str = ""
-    """The tag behind a result."""
+    """Markers that are only at the end of a turn of the assistant."""
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """How it wants the messages with calls."""
+        return None if self.turns is None else self.turns.dialect
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,25 +153,15 @@ def _manner_of(checkpoint: Checkpoint) -> Manner:
     tools = shown is not None and all(name in shown for name in probes.NAMES)
     knows_system = any(text is not None and probes.SYSTEM in text for text in (with_system, and_tools))
     if isinstance(found, str):
-        return Manner(plain=bare is not None, tools=tools, system=knows_system, dialect=None)
+        return Manner(bare is not None, tools, knows_system, None)
     # One that ends texts only, or also stands within a turn as harmony's between thought and call, would end too early.
     layout = found.layout
     turn = (thinking or "").split(probes.CONTENT)[0].partition(probes.USER)[2]
     within = layout.opening + layout.call + (layout.between or "") + turn[len(common_start(turn, found.begin)) :]
-    return Manner(
-        plain=bare is not None,
-        tools=tools,
-        system=knows_system,
-        dialect=found.dialect,
-        ends=tuple(end for end in found.ends if _is_end(end) and end in found.end and end not in within),
-        reasoning=found.reasoning,
-        result_end="" if found.result is None else found.result[1],
-    )
-
-
-def _is_end(marker: str) -> bool:
-    """Whether it is a marker, and nothing that a text may hold."""
-    return len(marker) >= _LEAST_END and _ODD.search(marker) is not None
+    # Nothing that a text may hold ends one.
+    ends = [end for end in found.ends if len(end) >= _LEAST_END and _ODD.search(end) is not None]
+    only = tuple(end for end in ends if end in found.end and end not in within)
+    return Manner(bare is not None, tools, knows_system, found, only)
 
 
 def _filled(tools: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -191,8 +183,9 @@ def _filled(tools: Sequence[Mapping[str, Any]]) -> list[Any]:
 def _opened(text: str, manner: Manner) -> tuple[str, str] | None:
     """The tags of a thought that the prompt's end opens."""
     end = text.rstrip()
-    pairs = (*((manner.reasoning,) if manner.reasoning else ()), *markup.gathered().reasoning)
-    return next(((opening, closing) for opening, closing in pairs if end.endswith(opening.strip())), None)
+    own = None if manner.turns is None else manner.turns.reasoning
+    pairs = (*((own,) if own else ()), *markup.gathered().reasoning)
+    return next((pair for pair in pairs if end.endswith(pair[0].strip())), None)
 
 
 def _as_wanted(messages: Sequence[Message], manner: Manner) -> list[Message]:
@@ -211,11 +204,14 @@ def _as_wanted(messages: Sequence[Message], manner: Manner) -> list[Message]:
 
 
 def _in_dialect(message: Message, manner: Manner) -> Message:
-    dialect, calls = manner.dialect, message.get("tool_calls")
-    if message["role"] == "tool" and manner.result_end and not escaping.has_markup(manner.result_end):
-        return {**message, "content": guarded(message["content"], manner.result_end)}
-    if not calls or dialect is None:
+    calls, found = message.get("tool_calls"), manner.turns
+    if found is None:
         return message
+    if message["role"] == "tool" and found.result is not None and not escaping.has_markup(closing := found.result[1]):
+        return {**message, "content": guarded(message["content"], closing)}
+    if not calls:
+        return message
+    dialect = found.dialect
     written = [{**call, "function": {**call["function"], "arguments": _arguments(call, dialect)}} for call in calls]
     empty = None if dialect.no_content else ""
     return {**message, "content": message.get("content") or empty, "tool_calls": written}

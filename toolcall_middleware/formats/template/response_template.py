@@ -10,6 +10,7 @@ writes.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +30,12 @@ DECLARATION = "the checkpoint's response_template"
 """How it is called in what could not be told."""
 _MAX_PATTERN = 2000
 _MAX_TEXT = 256  # characters of one marker: it is looked for in all that a model writes
-_SPACES = re.compile(r"(?:\\s|\\n|\\r|\\t|\\ | |\n)(?:[*+?]\??|\{\d*,?\d*\})?")
+_PIECE = re.compile(
+    r"(?P<space>(?:\\s|\\n|\\r|\\t|\\ | |\n)(?:[*+?]\??|\{\d*,?\d*\})?)"
+    r"|(?:\\(?P<escaped>[\W_])|(?P<char>[^\\.^$*+?{}\[\]()|]|\{(?=\"|\Z)))(?![*+?])",
+    re.DOTALL,
+)
+"""A piece of a pattern that is a text: white space, often or not, or one character."""
 _PLACEHOLDER = re.compile(r"\{(\w{1,64}(?:\.\w{1,64}){0,4})\}")
 _MAX_OPENS = 8
 _READ_ANYWAY = {"unquoted_keys", "string_delims", "allow_non_json"}
@@ -53,9 +59,8 @@ def compiled(declared: Mapping[str, Any]) -> Declared:
     """The declared calls and thoughts. Raises NotCompiled."""
     if declared.get("version", VERSION) != VERSION:
         raise NotCompiled(f"version {declared.get('version')}")
-    fields = declared.get("fields")
-    field = fields.get("tool_calls") if isinstance(fields, Mapping) else None
-    if not isinstance(field, Mapping):
+    field = _field(declared, "tool_calls")
+    if field is None:
         raise NotCompiled("no field tool_calls")
     if (content := field.get("content", "text")) != "json":
         raise NotCompiled(f"content of the kind {str(content)[:40]}")
@@ -70,6 +75,13 @@ def compiled(declared: Mapping[str, Any]) -> Declared:
     syntax = Syntax(f"declared by the checkpoint: JSON objects behind {first.marker}", openers, first)
     layout = Layout(opening=first.open, call=first.call, between=first.between, closing=first.close, region="{}")
     return Declared(syntax, layout, _reasoning(declared))
+
+
+def _field(declared: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """The field of a message that the checkpoint declares; None where it declares none."""
+    fields = declared.get("fields")
+    field = fields.get(name) if isinstance(fields, Mapping) else None
+    return field if isinstance(field, Mapping) else None
 
 
 def _check_quotes(arguments: Any) -> None:
@@ -111,14 +123,10 @@ def _comes_back(calls: Json, openers: tuple[Opener, ...]) -> bool:
 
 def _reasoning(declared: Mapping[str, Any]) -> tuple[str, str] | None:
     """The markers around what is thought, where they are literals."""
-    fields = declared.get("fields")
     for name in ("reasoning_content", "reasoning", "thinking"):
-        field = fields.get(name) if isinstance(fields, Mapping) else None
-        if isinstance(field, Mapping):
-            try:
-                pair = _anchor(field, "open").strip(), _anchor(field, "close").strip()
-            except NotCompiled:
-                continue
+        with contextlib.suppress(NotCompiled):
+            field = _field(declared, name) or {}
+            pair = _anchor(field, "open").strip(), _anchor(field, "close").strip()
             if all(pair):
                 return pair
     return None
@@ -164,15 +172,11 @@ def _anchor(field: Mapping[str, Any], kind: str) -> str:
         if len(literal) > 1:
             raise NotCompiled(f"several texts in {kind}")
         literal = literal[0]
-    if isinstance(literal, str) and literal:
-        return _short(literal)
-    if isinstance(pattern, str):
-        return _short(_plain(pattern))
-    raise NotCompiled(f"no {kind}")
-
-
-def _short(text: str) -> str:
-    """The text, if it can be a marker."""
+    text = literal if isinstance(literal, str) and literal else None
+    if text is None:
+        if not isinstance(pattern, str):
+            raise NotCompiled(f"no {kind}")
+        text = _plain(pattern)
     if len(text) > _MAX_TEXT:
         raise NotCompiled(f"a marker of more than {_MAX_TEXT} characters")
     return text
@@ -182,22 +186,8 @@ def _plain(pattern: str) -> str:
     """The text of a pattern that is one, white space as one character each. Raises NotCompiled."""
     if len(pattern) > _MAX_PATTERN:
         raise NotCompiled(f"a pattern of more than {_MAX_PATTERN} characters")
-    text, at = "", 0
-    while at < len(pattern):
-        space = _SPACES.match(pattern, at)
-        if space is not None:
-            text += "\n" if "n" in space[0] else "" if space[0].rstrip("?")[-1:] in "*}" else " "
-            at = space.end()
-            continue
-        char = pattern[at]
-        if char == "\\":
-            if at + 1 >= len(pattern) or pattern[at + 1].isalnum():
-                raise NotCompiled(f"the pattern {pattern[:60]}")
-            char, at = pattern[at + 1], at + 1
-        elif char in ".^$*+?{}[]()|" and not (char == "{" and pattern[at + 1 : at + 2] in {'"', ""}):
-            raise NotCompiled(f"the pattern {pattern[:60]}")
-        text += char
-        at += 1
-        if pattern[at : at + 1] in set("*+?"):
-            raise NotCompiled(f"the pattern {pattern[:60]}")
-    return text
+    pieces = list(_PIECE.finditer(pattern))
+    if sum(len(piece[0]) for piece in pieces) < len(pattern):
+        raise NotCompiled(f"the pattern {pattern[:60]}")
+    spaces = ("\n" if "n" in piece[0] else "" if piece[0].rstrip("?")[-1:] in "*}" else " " for piece in pieces)
+    return "".join(piece["escaped"] or piece["char"] or space for piece, space in zip(pieces, spaces, strict=True))
