@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from toolcall_middleware.formats import registry
-from toolcall_middleware.formats.template import at_hand
+from toolcall_middleware.formats.template import sources
 
 from ..formats.template import templates
 from . import each, material
@@ -34,7 +34,7 @@ def run(*, smoke: bool) -> Table:
         with tempfile.TemporaryDirectory() as folder:
             config = {"chat_template": templates.READ[form], "eos_token": "<|im_end|>"}
             Path(folder, "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
-            derived = at_hand.required(folder)
+            derived = sources.required(folder)
             cells: list[str] = []
             for given, mark in zip(arguments, each.MARKS, strict=True):
                 own = each.ratio(derived, given, mark, repeats, format="template", template=folder)

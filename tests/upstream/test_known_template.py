@@ -14,7 +14,7 @@ from tests.formats.template import templates
 from tests.helpers.fakes import Answer, TextBackend
 from tests.hosts.proxy.proxy_servers import serving
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.formats.template import at_hand
+from toolcall_middleware.formats.template import sources
 from toolcall_middleware.hosts.middleware import backend_questions
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.upstream.backend_memory import DOUBTFUL_SECONDS, REMEMBERED_SECONDS, BackendMemory
@@ -30,7 +30,7 @@ each_face = pytest.mark.parametrize("face", ["chat", "messages", "responses"])
 
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
-    at_hand.forget()
+    sources.forget()
 
 
 class LlamaCpp(TextBackend):
@@ -179,7 +179,7 @@ async def test_a_silent_question_for_a_template_costs_two_seconds(monkeypatch: p
 @pytest.mark.slow
 async def test_deriving_does_not_hold_the_event_loop() -> None:
     seen: list[str] = []
-    real = at_hand.of_props
+    real = sources.of_props
 
     def of_props(model: str, props: object) -> str:
         try:
@@ -190,9 +190,9 @@ async def test_deriving_does_not_hold_the_event_loop() -> None:
             seen.append("loop")
         return real(model, props)
 
-    at_hand.of_props = of_props
+    sources.of_props = of_props
     try:
         await ask(ToolCallMiddleware(LlamaCpp(CALL), **UNASKED))
     finally:
-        at_hand.of_props = real
+        sources.of_props = real
     assert seen[0] == "thread"

@@ -36,9 +36,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from ..formats.template import at_hand
+    from ..formats.template import sources
 
-    derived = at_hand.of_source(template_of(args.source) or "")
+    derived = sources.of_source(template_of(args.source) or "")
     if args.json:
         print(json.dumps(_as_json(args.source, derived), indent=2, ensure_ascii=False))
     else:

@@ -163,16 +163,16 @@ def of_settings(settings: Settings) -> ToolFormat | None:
     if settings.template == "props" and settings.upstream_url is not None:
         return None
     if settings.send != "chat":
-        from .template import at_hand
+        from .template import sources
 
-        at_hand.check_send(settings)
+        sources.check_send(settings)
     try:
         if settings.format == TEMPLATE:
             return _derived(settings.template)
         if settings.format == "auto" and settings.template is not None:
-            from .template import at_hand
+            from .template import sources
 
-            at_hand.derived(settings.template, "")  # now, because it takes time
+            sources.derived(settings.template, "")  # now, because it takes time
         return get(settings.format)
     except FormatError as error:
         raise FormatError(f"{settings.where('format')}: {error}") from None
@@ -187,9 +187,9 @@ def for_model(name: str, model: str, template: str | None = None) -> ToolFormat:
         return _derived(template)
     if name == "auto" and template is not None:
         from . import models
-        from .template import at_hand
+        from .template import sources
 
-        derived = at_hand.derived(template, model) if models.family(model) is None else None
+        derived = sources.derived(template, model) if models.family(model) is None else None
         if derived is not None and derived.family is not None:
             return _auto_of(derived, derived.family)
     fmt = get(name)
@@ -213,9 +213,9 @@ def of_template(name: str, template: str | None, model: str = "") -> ToolFormat:
 
 
 def _derived(template: str | None) -> ToolFormat:
-    from .template import at_hand
+    from .template import sources
 
-    return at_hand.required(template)
+    return sources.required(template)
 
 
 @functools.lru_cache(maxsize=64)

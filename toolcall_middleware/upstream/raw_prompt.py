@@ -18,7 +18,7 @@ from ..formats.family import Family
 from ..formats.models import thoughts_of
 from ..formats.prompt import escaping
 from ..formats.repeated_results import RepeatedResults
-from ..formats.template import at_hand
+from ..formats.template import sources
 from ..formats.template.layout import tokens
 from ..formats.template.prompts import TemplatePrompts, Written
 from ..formats.template.render import TemplateRefusalError
@@ -86,7 +86,7 @@ def raw_prompt(chat: ChatRequest, settings: Settings, fmt: ToolFormat) -> RawPro
         return None
     if not chat.tools.tools and not any(calls_of(each) or each["role"] == "tool" for each in chat.messages):
         return None
-    prompts = at_hand.prompts_for(settings.template, chat.model)
+    prompts = sources.prompts_for(settings.template, chat.model)
     if prompts is None:
         _log.info("There is no template of %s at hand: its prompt is a chat's.", shown(chat.model))
         return None

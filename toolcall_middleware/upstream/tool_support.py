@@ -133,9 +133,9 @@ class PendingProof:
             return None
         if evidence.props is None:
             return ""
-        from ..formats.template import at_hand
+        from ..formats.template import sources
 
-        return at_hand.of_props(self.model, evidence.props)
+        return sources.of_props(self.model, evidence.props)
 
     def learn(self, evidence: Evidence, template: str | None = None) -> None:
         """Remember what the answers showed. template: what `derive` returned."""

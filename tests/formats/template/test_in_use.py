@@ -16,7 +16,7 @@ from tests.helpers.fakes import TextBackend
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.errors import SettingsError
-from toolcall_middleware.formats.template import at_hand, sources
+from toolcall_middleware.formats.template import sources
 from toolcall_middleware.hosts.proxy.upstreams_file import ask, with_template
 from toolcall_middleware.settings import Settings
 
@@ -47,7 +47,7 @@ CALL = '<acme_call>{"tool": "look_up", "input": {"city": "Paris"}}</acme_call>'
 
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
-    at_hand.forget()
+    sources.forget()
 
 
 @pytest.fixture

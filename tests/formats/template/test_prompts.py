@@ -117,7 +117,7 @@ def test_the_token_of_the_beginning_stands_once() -> None:
 
 
 def test_of_a_server_that_tells_its_template_the_engine_begins() -> None:
-    assert sources.of_props("http://x", {"chat_template": "{{ 1 }}", "bos_token": "<s>"}).engine_begins
+    assert sources.served("http://x", {"chat_template": "{{ 1 }}", "bos_token": "<s>"}).engine_begins
 
 
 @pytest.mark.slow

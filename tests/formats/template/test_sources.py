@@ -12,7 +12,7 @@ from toolcall_middleware.errors import FormatError, SettingsError
 from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.formats.auto import Auto
 from toolcall_middleware.formats.base import ParserOptions
-from toolcall_middleware.formats.template import at_hand, sources
+from toolcall_middleware.formats.template import sources
 from toolcall_middleware.model import Tool, ToolCall, ToolResult
 from toolcall_middleware.settings import Settings
 
@@ -25,7 +25,7 @@ CALL = '<acme_call>{"tool": "look_up", "input": {"city": "Paris"}}</acme_call>'
 
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
-    at_hand.forget()
+    sources.forget()
 
 
 def checkpoint(folder: Path, **config: object) -> Path:
@@ -77,12 +77,12 @@ def test_what_is_no_source_says_so(tmp_path: Path) -> None:
 
 def test_what_a_server_tells_of_itself_is_a_source() -> None:
     told = {"chat_template": templates.NO_CALLS, "chat_template_tool_use": templates.JSON, "eos_token": "<|im_end|>"}
-    found = sources.of_props("http://x/props", told)
+    found = sources.served("http://x/props", told)
     assert (found.template.source, found.template.special) == (templates.JSON, {"eos_token": "<|im_end|>"})
     others: tuple[object, ...] = ({}, None, [], {"chat_template": 1})
     for props in others:
         with pytest.raises(SettingsError, match="no chat_template"):
-            sources.of_props("http://x/props", props)
+            sources.served("http://x/props", props)
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_a_declared_response_template_is_used(tmp_path: Path) -> None:
         },
     }
     plain = templates.JSON.replace("message.reasoning_content", "false")
-    found = at_hand.of_source(str(checkpoint(tmp_path, chat_template=plain, response_template=declared)))
+    found = sources.of_source(str(checkpoint(tmp_path, chat_template=plain, response_template=declared)))
     assert found.kind == "declared by the checkpoint: JSON objects behind <acme_call>"
     assert found.family is not None
     assert found.family.markup.reasoning == (("<muse>", "</muse>"),)
@@ -193,7 +193,7 @@ DECLARED = {
 @pytest.mark.slow
 def test_a_declaration_is_used_where_the_template_writes_no_calls(tmp_path: Path) -> None:
     place = checkpoint(tmp_path, chat_template=templates.NO_CALLS, response_template=DECLARED)
-    found = at_hand.of_source(str(place))
+    found = sources.of_source(str(place))
     assert found.family is not None
     assert (found.kind, found.confidence) == ("declared by the checkpoint: JSON objects behind <acme_call>", "likely")
     assert found.read_back == found.tried > 10
@@ -233,7 +233,7 @@ def test_a_declaration_that_is_not_compiled_leaves_it_to_the_template_and_says_w
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     declared = {"fields": {"tool_calls": {"open": "<acme_call>", "close": "</acme_call>", "content": "kv-lines"}}}
-    found = at_hand.of_source(str(checkpoint(tmp_path, chat_template=templates.JSON, response_template=declared)))
+    found = sources.of_source(str(checkpoint(tmp_path, chat_template=templates.JSON, response_template=declared)))
     assert found.kind == "JSON objects behind <acme_call>"
     (said,) = (each for each in found.unknown if "response_template" in each)
     assert said == "the checkpoint's response_template is not used: content of the kind kv-lines"
@@ -252,7 +252,7 @@ def test_special_tokens_that_a_checkpoint_shows_are_kept_out_of_results(
     try:
         fmt = registry.for_model("auto", "qwen3", str(place))
         said = "§turn§ ~over~ <acme-turn:user> [ACME] §word§ x[0] <b and c> <div>"
-        at_hand.derived(str(place), "")
+        sources.derived(str(place), "")
         shown = fmt.render_results([ToolResult("f", said, "1")])
     finally:
         monkeypatch.undo()
@@ -263,5 +263,5 @@ def test_special_tokens_that_a_checkpoint_shows_are_kept_out_of_results(
 
 
 def test_what_props_shows_is_kept_out_too() -> None:
-    found = sources.of_props("http://a", {"chat_template": "{{ '<acme-turn>' }}", "eos_token": "~over~"})
+    found = sources.served("http://a", {"chat_template": "{{ '<acme-turn>' }}", "eos_token": "~over~"})
     assert set(found.special_tokens) == {"<acme-turn>", "~over~"}

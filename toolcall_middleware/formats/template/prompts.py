@@ -13,7 +13,7 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import on_one_line
 from .. import markup
@@ -23,8 +23,10 @@ from . import probes, turns
 from .layout import common_start
 from .probes import Dialect, context, named_id, said
 from .render import TemplateRefusalError
-from .sources import Checkpoint
 from .turns import Turns
+
+if TYPE_CHECKING:
+    from .sources import Checkpoint
 
 _log = logging.getLogger(__name__)
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
