@@ -6,10 +6,11 @@ The reader takes a backend's own calls, without tools to choose from.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
+from tests.helpers.policies import CHAT, written_whole
 from tests.helpers.policies import policy as made_policy
-from tests.helpers.policies import written_whole
 from toolcall_middleware.answer.operations import Step
 from toolcall_middleware.apis.face import FaceReply, FaceRequest
 from toolcall_middleware.apis.messages.client import face as messages
@@ -60,7 +61,9 @@ class _Fed:
         if self.rewriter is None:
             usage = UsageMeter(count=False)
             emitter = StepEmitter(usage, Gate[Step](Hold.NOTHING, None, size=size_of), self.writer)
-            self.rewriter = StreamRewriter(_choice, usage, emitter, include_usage=True, max_bytes=self.max_bytes)
+            self.rewriter = StreamRewriter(
+                _choice, usage, emitter, replace(CHAT, include_usage=True), max_bytes=self.max_bytes
+            )
         return self.rewriter
 
     def feed(self, data: bytes, /) -> bytes:

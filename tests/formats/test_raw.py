@@ -90,7 +90,7 @@ def test_a_call_that_is_text_comes_out_as_it_was_written(name: str) -> None:
             ops = [op for piece in pieces for op in answer.feed(piece)]
             ops += answer.finish("length" if case.ends_cut else "stop")[0]
             assert "".join(op.text for op in ops if isinstance(op, Content)) == case.text, case.id
-            assert answer.calls == 0
+            assert answer.message.calls == 0
 
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3_coder", "mistral_v11", "deepseek_v31", "harmony", "kimi_k2"])

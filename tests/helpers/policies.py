@@ -7,18 +7,31 @@ from dataclasses import replace
 from typing import Any
 
 from toolcall_middleware.answer.writer import AnswerWriter
-from toolcall_middleware.request.parse import unread_request
+from toolcall_middleware.model import ChoiceMode, ToolChoice
+from toolcall_middleware.request.parse import ChatRequest, unread_request
 from toolcall_middleware.response.answer_form import AnswerForm, read_whole
 from toolcall_middleware.response.choice import AnswerOutcome, ChoiceAnswer
 from toolcall_middleware.response.message import AnswerPolicy
 from toolcall_middleware.settings import OPTIONS, Settings
 from toolcall_middleware.usage.meter import UsageMeter
 
+CHAT = unread_request(b"", "m")
 
-def policy(**given: Any) -> AnswerPolicy:
-    """A policy with these fields. What is the name of a setting is that of its settings."""
+
+def policy(
+    *, may_call: bool = False, hold_prose: bool = False, one_call: bool = False, hold_later: bool = False, **given: Any
+) -> AnswerPolicy:
+    """A policy with these fields. What is the name of a setting is that of its settings, of a request's field that of
+    its request.
+
+    may_call: tools are offered. hold_prose: one must be called. hold_later: and the backend writes nothing else.
+    one_call: once.
+    """
     options = {name: given.pop(name) for name in list(given) if name in OPTIONS}
-    return AnswerPolicy(settings=Settings(**options), **given)
+    fields = {name: given.pop(name) for name in list(given) if name in ChatRequest.__slots__}
+    mode = ChoiceMode.REQUIRED if hold_prose or hold_later else ChoiceMode.AUTO if may_call else ChoiceMode.NONE
+    chat = replace(CHAT, choice=ToolChoice(mode, parallel=not one_call), **fields)
+    return AnswerPolicy(chat=chat, settings=Settings(**options), constrained=hold_later, **given)
 
 
 def written_whole(
@@ -34,5 +47,5 @@ def written_whole(
     answer = read_whole(data, make_choice, usage or UsageMeter())
     if answer is None:
         return None
-    chat = replace(unread_request(b"", "m"), legacy=legacy)
+    chat = replace(CHAT, legacy=legacy)
     return AnswerForm(chat, Settings(**options), writer).whole(answer, {}), answer.outcome

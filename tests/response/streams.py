@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
+from tests.helpers.policies import CHAT
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from toolcall_middleware.response.choice import ChoiceAnswer
 from toolcall_middleware.response.chunk_writer import ChatEmitter
 from toolcall_middleware.response.stream import Gate, Hold, StreamRewriter
+from toolcall_middleware.settings import Settings
 from toolcall_middleware.usage.meter import UsageMeter
 
 HEAD: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
@@ -119,9 +122,10 @@ def chat_stream(
     choices: int = 1,
     hold: Hold = Hold.NOTHING,
     max_bytes: int | None = None,
-    **emitted: Any,
+    legacy: bool = False,
+    **options: Any,
 ) -> StreamRewriter:
-    """A rewriter whose client speaks chat completions. emitted: see `ChatEmitter`."""
-    gate = Gate[bytes](hold, max_bytes, size=len)
-    emitter = ChatEmitter(usage, gate, include_usage=include_usage, **emitted)
-    return kind(make_choice, usage, emitter, include_usage=include_usage, choices=choices, max_bytes=max_bytes)
+    """A rewriter whose client speaks chat completions. options: settings."""
+    chat = replace(CHAT, include_usage=include_usage, n=choices, legacy=legacy)
+    emitter = ChatEmitter(chat, Settings(**options), usage, Gate[bytes](hold, max_bytes, size=len))
+    return kind(make_choice, usage, emitter, chat, max_bytes=max_bytes)

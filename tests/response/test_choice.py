@@ -45,7 +45,12 @@ class Played:
 
     @property
     def code(self) -> Any:
-        return None if self.answer.fault is None else self.answer.fault.code
+        return None if self.answer.message.fault is None else self.answer.message.fault.code
+
+    @property
+    def held(self) -> str:
+        """The text that waits for a call which has not come."""
+        return "".join(self.answer.message.prose)
 
 
 def play(text: str, reason: str | None = "stop", **options: Any) -> Played:
@@ -56,7 +61,7 @@ def play(text: str, reason: str | None = "stop", **options: Any) -> Played:
         other = Played(pieces(text, ends), reason, **options)
         assert (other.said, other.thought, other.calls) == (whole.said, whole.thought, whole.calls), ends
         assert (other.reason, other.code) == (whole.reason, whole.code), ends
-        assert other.answer.held_text == whole.answer.held_text
+        assert other.held == whole.held
     return whole
 
 
@@ -126,7 +131,7 @@ def test_a_stop_string_ends_the_text(text: str, stop: tuple[str, ...], said: str
     played = play(text, "length", stop=stop)
     assert played.said == said
     assert played.reason == ("stop" if any(one in text for one in stop) else "length")
-    assert played.answer.stopped == any(one in text for one in stop)
+    assert played.answer.message.stopped == any(one in text for one in stop)
 
 
 @pytest.mark.parametrize("stop", [("a",), ("]",), ("[",), ("f|",), ('": ',), ("{",)])
@@ -159,15 +164,15 @@ def test_the_model_is_stopped_after_the_last_wanted_call(streamed: bool) -> None
     played = play("a" + TWO + "b", "length", max_tool_calls=1, stream_arguments=streamed)
     assert played.calls == [[0, "f", '{"a": 1}']]
     assert (played.said, played.reason) == ("a", "tool_calls")
-    assert played.answer.stopped
+    assert played.answer.message.stopped
     assert len(play("[f|{}]" * 5, max_tool_calls=3).calls) == 3
-    assert not play("[f|{}]" * 3, max_tool_calls=4).answer.stopped
+    assert not play("[f|{}]" * 3, max_tool_calls=4).answer.message.stopped
 
 
 def test_the_model_is_stopped_when_it_takes_another_turn() -> None:
     played = play("[f|{}]#result")
     assert (played.calls, played.said, played.reason) == ([[0, "f", "{}"]], "", "tool_calls")
-    assert played.answer.stopped
+    assert played.answer.message.stopped
 
 
 def test_nothing_is_said_after_the_end() -> None:
@@ -195,10 +200,10 @@ def test_held_prose_leaves_with_the_first_call() -> None:
 
 def test_held_prose_without_a_call_stays_for_the_retry() -> None:
     played = play("no call", hold_prose=True)
-    assert (played.said, played.answer.held_text) == ("", "no call")
-    assert play("no call", hold_prose=True, prose="drop", may_call=True).answer.held_text == "no call"
-    assert play("no call", hold_prose=True, stop=("call",)).answer.held_text == "no "
-    assert play("x [f|{", "length", hold_prose=True, stream_arguments=False).answer.held_text == "x [f|{"
+    assert (played.said, played.held) == ("", "no call")
+    assert play("no call", hold_prose=True, prose="drop", may_call=True).held == "no call"
+    assert play("no call", hold_prose=True, stop=("call",)).held == "no "
+    assert play("x [f|{", "length", hold_prose=True, stream_arguments=False).held == "x [f|{"
 
 
 def test_held_and_dropped_prose_is_dropped() -> None:
@@ -210,11 +215,11 @@ def test_held_and_dropped_prose_is_dropped() -> None:
 def test_text_that_waits_is_bounded(policy: dict[str, Any]) -> None:
     answer = ChoiceAnswer(ScriptParser(), made_policy(max_response_bytes=10, **policy))
     answer.feed("x" * 10)
-    assert answer.fault is None
+    assert answer.message.fault is None
     answer.feed("x")
-    assert answer.fault is not None
-    assert (answer.fault.code, answer.fault.status) == ("upstream_error", 502)
-    assert answer.stopped
+    assert answer.message.fault is not None
+    assert (answer.message.fault.code, answer.message.fault.status) == ("upstream_error", 502)
+    assert answer.message.stopped
 
 
 # -- calls that wait for their end ---------------------------------------------------------------------------------
@@ -263,15 +268,15 @@ def test_a_fault_ends_the_answer_and_what_came_before_it_stays() -> None:
     played = play("a [f|{}] b [g|{~}] c [h|{}]", malformed_arguments="error", stream_arguments=False)
     assert played.said == "a  b "
     assert [call[1] for call in played.calls] == ["f"]
-    assert isinstance(played.answer.fault, ToolCallError)
-    assert played.answer.fault.headers == {"x-should-retry": "false"}
-    assert "[g|{~}]" in played.answer.fault.message
+    assert isinstance(played.answer.message.fault, ToolCallError)
+    assert played.answer.message.fault.headers == {"x-should-retry": "false"}
+    assert "[g|{~}]" in played.answer.message.fault.message
 
 
 def test_a_malformed_event_is_an_unknown_tool() -> None:
     played = play("a [?|{}]")
     assert (played.said, played.code) == ("a ", "unknown_tool_call")
-    assert "'?'" in str(played.answer.fault)
+    assert "'?'" in str(played.answer.message.fault)
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -282,7 +287,7 @@ def test_arguments_are_bounded_in_bytes(streamed: bool) -> None:
     # Of each call, not of all.
     assert play("[f|{1}][f|{1}]", max_arguments_bytes=4, stream_arguments=streamed).code is None
     for text, index in (("[f|{123}]", 0), ("[f|{1}][g|{123}]", 1)):
-        fault = Played([text], max_arguments_bytes=4, stream_arguments=streamed).answer.fault
+        fault = Played([text], max_arguments_bytes=4, stream_arguments=streamed).answer.message.fault
         assert fault is not None
         assert fault.param == f"tool_calls[{index}].function.arguments"
 
@@ -357,7 +362,7 @@ def test_cuts_change_nothing(text: str, ends: list[int], policy: dict[str, Any],
         assert other.code == whole.code
         return
     assert (other.said, other.thought, other.calls) == (whole.said, whole.thought, whole.calls)
-    assert (other.reason, other.code, other.answer.held_text) == (whole.reason, whole.code, whole.answer.held_text)
+    assert (other.reason, other.code, other.held) == (whole.reason, whole.code, whole.held)
 
 
 def test_calls_behind_the_first_can_wait_for_their_end() -> None:

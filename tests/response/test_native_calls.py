@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolSet
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Text
 from toolcall_middleware.response.native_calls import NativeCalls
@@ -22,7 +23,7 @@ def delta(arguments: Any = None, name: str | None = None, **fields: Any) -> dict
 
 
 def events(*deltas: list[dict[str, Any]], cut: bool = False, unknown: str = "text") -> list[Event]:
-    native = NativeCalls(TOOLS, unknown=unknown)
+    native = NativeCalls(TOOLS, ParserOptions(unknown_tool=unknown))
     made: list[Event] = []
     for entries in deltas:
         made += native.feed(entries)

@@ -737,7 +737,8 @@ class ByType(StreamRewriter):
     """From the first chunk on as if no two were alike."""
 
     def feed(self, data: bytes) -> bytes:
-        self._templates._unlike, self._templates._untyped = 1 << 30, 0
+        self._templates.are_useless, self._templates._untyped = True, 0
+        self._templates._unlike = 1 << 30
         return super().feed(data)
 
 

@@ -48,17 +48,17 @@ class ChatRequest:
     `deprecated` is the path of the first field of the deprecated functions API, empty where there is none.
     """
 
-    fields: dict[str, msgspec.Raw]
     model: str
-    messages: list[dict[str, Any]]
-    tools: ToolSet
-    listed: ToolSet
-    tools_raw: bytes
     choice: ToolChoice
     stream: bool
     include_usage: bool
-    stop: tuple[str, ...]
-    n: int
+    fields: dict[str, msgspec.Raw] = field(default_factory=dict)
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    tools: ToolSet = _NO_TOOLS.tools
+    listed: ToolSet = _NO_TOOLS.tools
+    tools_raw: bytes = b""
+    stop: tuple[str, ...] = ()
+    n: int = 1
     overrides: dict[str, Any] = field(default_factory=dict)
     legacy: bool = False
     custom: frozenset[str] = frozenset()
@@ -180,19 +180,8 @@ def unread_request(body: bytes, model: str) -> ChatRequest:
         probe = _LOOSE_PROBE.decode(body)
     except DECODE_ERRORS:
         probe = _Fields()
-    return ChatRequest(
-        fields={},
-        model=model,
-        messages=[],
-        tools=ToolSet(()),
-        listed=ToolSet(()),
-        tools_raw=b"",
-        choice=ToolChoice(ChoiceMode.NONE),
-        stream=bytes(probe.stream) == b"true",
-        include_usage=_wants_usage(probe),
-        stop=(),
-        n=1,
-    )
+    choice = ToolChoice(ChoiceMode.NONE)
+    return ChatRequest(model, choice, stream=bytes(probe.stream) == b"true", include_usage=_wants_usage(probe))
 
 
 def overrides_of(body: bytes, settings: Settings) -> dict[str, Any]:
@@ -316,8 +305,8 @@ class _Reader:
         deprecated = self._deprecated() or history.deprecated
         self._normalise(history, offered, choice, legacy=legacy)
         return ChatRequest(
-            fields=self._fields,
             model=model,
+            fields=self._fields,
             messages=history.messages,
             tools=offered.tools,
             listed=self._listed(offered.tools),

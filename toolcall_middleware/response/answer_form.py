@@ -231,27 +231,12 @@ class AnswerForm:
             emitter.gate.rewind()
             begun = {name: said for name, said in emitter.head().items() if name in openai.HEAD}
         elif writer is None:
-            emitter = ChatEmitter(
-                usage,
-                Gate[bytes](hold, limit, size=len),
-                include_usage=chat.include_usage,
-                legacy=chat.legacy,
-                as_object=settings.arguments_as_object,
-                reasoning_field=settings.reasoning_field,
-            )
+            emitter = ChatEmitter(chat, settings, usage, Gate[bytes](hold, limit, size=len))
         else:
             emitter = said.StepEmitter(usage, Gate[Step](hold, limit, size=size_of), writer)
         self._emitter = emitter
-        made = StreamRewriter(
-            make_choice,
-            usage,
-            emitter,
-            include_usage=chat.include_usage,
-            choices=chat.n,
-            max_bytes=limit,
-            head=openai.new_head(chat.model, "chat.completion.chunk"),
-            begun=begun,
-        )
+        head = openai.new_head(chat.model, "chat.completion.chunk")
+        made = StreamRewriter(make_choice, usage, emitter, chat, max_bytes=limit, head=head, begun=begun)
         made.accepts = accepts
         return made
 

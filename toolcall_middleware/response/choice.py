@@ -60,9 +60,9 @@ class ChoiceAnswer:
     """The state of one choice. Feed it the model's text; it gives operations for the client's message."""
 
     __slots__ = (
-        "_alone", "_channel", "_ended", "_opened", "_outer", "_parser", "_policy", "_reasoning", "_see", "_start",
+        "_alone", "_channel", "_ended", "_opened", "_outer", "_parser", "_reasoning", "_see", "_start",
         "_straight", "_tagged", "_waiting", "cut", "has_spoken", "inner", "lost", "message", "native",
-        "reads_reasoning", "thought", "thought_bytes",
+        "policy", "reads_reasoning", "thought", "thought_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -88,7 +88,7 @@ class ChoiceAnswer:
         self._start = start
         self._tagged = False  # a tag of reasoning was read
         self._opened: bool | None = None
-        self._policy = policy
+        self.policy = policy
         self.native = native
         """The backend's own calls; some backends make calls though they were given no tools."""
         self._reasoning = reasoning
@@ -111,39 +111,14 @@ class ChoiceAnswer:
     # -- what it came to -----------------------------------------------------------------------------------------
 
     @property
-    def calls(self) -> int:
-        """How many calls have begun."""
-        return self.message.calls
-
-    @property
     def asked(self) -> Asked | None:
         """The call that the middleware is to answer, and that ended this answer: no stop string or fault did before."""
-        return None if self.fault is not None or self.stop_reason else self.inner.asked
-
-    @property
-    def may_call(self) -> bool:
-        """Whether calls may come at all."""
-        return self._policy.may_call
+        return None if self.message.fault is not None or self.stop_reason else self.inner.asked
 
     @property
     def opened(self) -> bool | None:
         """Whether this answer shows that its prompt opens the thought; None where it shows nothing."""
         return self._opened if self._start is None else self._start.opened
-
-    @property
-    def stopped(self) -> bool:
-        """Whether nothing that the model writes from here on is wanted."""
-        return self.message.stopped
-
-    @property
-    def fault(self) -> ToolCallError | None:
-        """Why the answer must not go on. The operations before it are still good; it is stopped too."""
-        return self.message.fault
-
-    @property
-    def extras(self) -> dict[str, Any]:
-        """What stands beside the choices of an answer with calls: the operator's extension field."""
-        return self.message.extras
 
     @property
     def stop_reason(self) -> dict[str, Any]:
@@ -152,11 +127,6 @@ class ChoiceAnswer:
         """
         stops = self.message.stops
         return {} if stops is None or stops.found is None else {"stop_reason": stops.found}
-
-    @property
-    def held_text(self) -> str:
-        """Text that waits for a call which has not come."""
-        return "".join(self.message.prose)
 
     # -- what comes ----------------------------------------------------------------------------------------------
 
@@ -182,7 +152,7 @@ class ChoiceAnswer:
                 if message.source is _TEXT:
                     return message.add_arguments(only.text)
             elif self._straight and type(only) is Reasoning and not (only.markup or only.channel):
-                if self._policy.settings.reasoning_field is None:
+                if self.policy.settings.reasoning_field is None:
                     if self.thought is not None:
                         self.thought.feed(only.text)
                     return [Content(only.text)]
@@ -214,11 +184,11 @@ class ChoiceAnswer:
         """
         reader = self._reasoning
         reasoning, names, rest = split_reasoning(said)
-        if reader is None or self.stopped or self._ended:
+        if reader is None or self.message.stopped or self._ended:
             return [], rest, not reasoning
         ops: list[Op] = []
         if reasoning:
-            field = self._policy.settings.reasoning_field
+            field = self.policy.settings.reasoning_field
             # Where that one is taken, by other words, each stays in its own.
             kept = names if field is None or openai.read_text(rest.get(field)) else (field,)
             ops = self._take(reader.feed(reasoning, kept), Source.REASONING)
@@ -333,24 +303,25 @@ class ChoiceAnswer:
         if not self._ended:
             message.end(cut=self.cut or lost, thinks=thinks)
         self._ended = True
-        if not self._policy.hold_prose and self.asked is None:
+        if not self.policy.chat.choice.must_call and self.asked is None:
             # Prose is dropped beside calls, and there were none.
             message.release_prose(ops)
         return ops, self._reason(reason)
 
     def _reason(self, reason: str | None) -> str:
-        if reason in CUT and not self.stopped:
-            return "length" if reason == _FULL and self.calls else str(reason)
-        if self.message.broken:
+        message = self.message
+        if reason in CUT and not message.stopped:
+            return "length" if reason == _FULL and message.calls else str(reason)
+        if message.broken:
             return "length"
-        if self.calls:
-            return "function_call" if self._policy.legacy else "tool_calls"
+        if message.calls:
+            return "function_call" if self.policy.chat.legacy else "tool_calls"
         # The backend may have seen a call where there is none.
-        return "stop" if self.stopped or reason in {None, "tool_calls", "function_call"} else str(reason)
+        return "stop" if message.stopped or reason in {None, "tool_calls", "function_call"} else str(reason)
 
     def _breaks_off(self) -> bool:
         """Whether the backend's own call was cut off by the token limit, whatever finish_reason it gives."""
-        native, full = self.native, self._policy.full
+        native, full = self.native, self.policy.full
         return native is not None and native.unfinished and full is not None and full()
 
     # -- several sources -----------------------------------------------------------------------------------------
@@ -370,7 +341,7 @@ class ChoiceAnswer:
                 self._straight = False  # what follows ends it first
             else:
                 told += [(Source.CHANNEL, inner) for inner in self._channel.finish()]
-                self._straight = self._policy.is_straight
+                self._straight = self.policy.is_straight
                 told.append((source, event))
         return self._take_from(told)
 
@@ -404,10 +375,8 @@ def _is_blank(event: Event) -> bool:
 
 
 def choice_maker(
-    chat: ChatRequest,
-    settings: Settings,
-    syntax: ToolFormat,
     attempt: AnswerPolicy,
+    syntax: ToolFormat,
     *,
     opened: OpenedReasoning | None = None,
     sure: bool = True,
@@ -419,11 +388,12 @@ def choice_maker(
     It raises ToolCallError for more choices than a client can want: an upstream that has choices without end would fill
     the memory with readers.
 
-    syntax: what the prompt was written in. attempt: the policy, as far as the attempt decides it. opened: the thought
-    that the prompt has opened, where it is known (`sure`) or assumed to. hold: where the text is to be JSON, makes of a
-    parser one that holds it. inner: the calls that the client is not to see.
+    attempt: the policy, without what is made of its request and settings here. syntax: what the prompt was written in.
+    opened: the thought that the prompt has opened, where it is known (`sure`) or assumed to. hold: where the text is to
+    be JSON, makes of a parser one that holds it. inner: the calls that the client is not to see.
     """
-    offered, native, calls = chat.callable_tools, attempt.native, chat.offers_tools
+    chat, settings, native = attempt.chat, attempt.settings, attempt.native
+    offered, calls = chat.callable_tools, chat.offers_tools
     options = _parser_options(chat, settings)
     # A thought in a thought is none, so that its calls are found wherever it has begun.
     in_thought = replace(options, parse_reasoning=True, in_thought=True)
@@ -434,14 +404,6 @@ def choice_maker(
         syntax = registry.get("auto")
     policy = msgspec.structs.replace(
         attempt,
-        settings=settings,
-        one_call=not chat.choice.parallel,
-        may_call=calls,
-        hold_prose=chat.choice.must_call,
-        hold_later=attempt.hold_later and chat.choice.must_call,
-        stop=chat.stop,
-        custom=chat.custom,
-        legacy=chat.legacy,
         check=_check(chat, settings, attempt.strict),
         offered=offered.by_name if chat.tools.tools else None,
         coerce=_coercions(offered) if settings.coerce_arguments else None,
@@ -454,7 +416,15 @@ def choice_maker(
         if not left:
             raise ToolCallError("upstream_error", f"The backend's answer has more choices than n ({chat.n}) asks for.")
         left -= 1
-        own = _native_calls(chat, settings, options, asked=native)
+        # Also where it was given no tools: vLLM makes gpt-oss's calls in any case.
+        own = NativeCalls(
+            offered,
+            options,
+            asked=native,
+            free=not chat.tools.tools,
+            waits=settings.malformed_arguments != "repair",
+            max_arguments_bytes=settings.max_arguments_bytes,
+        )
         taken = None if inner is None else InnerCalls(inner)
 
         def parser(options: ParserOptions = options) -> StreamParser:
@@ -500,21 +470,6 @@ def _parser_options(chat: ChatRequest, settings: Settings) -> ParserOptions:
         if settings.malformed_arguments == "repair" and not settings.arguments_as_object
         else None,
         tell_unknown=True,
-    )
-
-
-def _native_calls(chat: ChatRequest, settings: Settings, options: ParserOptions, *, asked: bool) -> NativeCalls:
-    """What reads the backend's own calls. Also where it was given no tools: vLLM makes gpt-oss's in any case."""
-    return NativeCalls(
-        chat.callable_tools,
-        asked=asked,
-        tell_unknown=True,
-        waits=settings.malformed_arguments != "repair",
-        unknown=options.unknown_tool,
-        free=not chat.tools.tools,
-        max_arguments_bytes=settings.max_arguments_bytes,
-        repair_names=settings.repair_names,
-        any_arguments=options.any_arguments,
     )
 
 
@@ -582,12 +537,12 @@ class AnswerOutcome:
     def of(cls, answers: Collection[ChoiceAnswer]) -> AnswerOutcome:
         """The outcome of an answer with these choices."""
         own = any(answer.native is not None and answer.native.seen for answer in answers)
-        calls = sum(answer.calls for answer in answers)
+        calls = sum(answer.message.calls for answer in answers)
         return cls(
             calls=calls,
             satisfied=all_called(answers),
-            text="\n".join(held for answer in answers if (held := answer.held_text)),
-            read_markup=not own and any(answer.calls > answer.message.calls_in_reasoning for answer in answers),
+            text="\n".join(held for answer in answers if (held := "".join(answer.message.prose))),
+            read_markup=not own and any(answer.message.calls > answer.message.calls_in_reasoning for answer in answers),
             cut=any(answer.cut for answer in answers),
             lost=any(answer.lost for answer in answers),
             warnings=tuple(warning for answer in answers for warning in answer.message.warnings),
@@ -602,4 +557,4 @@ class AnswerOutcome:
 
 def all_called(answers: Collection[ChoiceAnswer]) -> bool:
     """Whether there are choices, and each has a call."""
-    return bool(answers) and all(answer.calls for answer in answers)
+    return bool(answers) and all(answer.message.calls for answer in answers)

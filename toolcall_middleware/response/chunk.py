@@ -107,7 +107,7 @@ class Choices:
     @property
     def calls(self) -> int:
         """The calls of all of them so far."""
-        return sum(answer.calls for answer in self.answers)
+        return sum(answer.message.calls for answer in self.answers)
 
     @property
     def asked(self) -> bool:
@@ -139,8 +139,8 @@ class Choices:
         """Whether nothing that the model could still write is wanted, because calls or stop strings ended it."""
         choices = self.by_index.values()
         for choice in choices:
-            if choice.answer.stopped:
-                return self.all_begun and all(other.answer.stopped or other.finished for other in choices)
+            if choice.answer.message.stopped:
+                return self.all_begun and all(other.answer.message.stopped or other.finished for other in choices)
         return False
 
     def end_after_event(self, received_all: bool) -> bool:  # noqa: FBT001 - told of each event
@@ -162,7 +162,7 @@ class Choices:
         unparsed = unparsed_calls(error, read, spoken=True)
         native = answers[0].native
         begun = [] if native is None else native.seen
-        if unparsed is None or (not begun and answers[0].calls):
+        if unparsed is None or (not begun and answers[0].message.calls):
             return None
         delta: dict[str, Any] = {"content": unparsed.text}
         if begun:
@@ -203,12 +203,12 @@ class Choices:
             answer.message.fault, reason = broken, None
         elif told is not None:
             reason = self._finish(part, told)
-            if answer.fault is None and answer.asked is None:
+            if answer.message.fault is None and answer.asked is None:
                 choice.finished = True
             else:
                 reason = None
         part.unchanged = part.unchanged and reason == told
-        if reason is not None and (answer.extras or answer.stop_reason or (part.text and answer.calls)):
+        if reason is not None and (answer.message.extras or answer.stop_reason or (part.text and answer.message.calls)):
             part.unchanged = False  # behind calls, a delta that finishes is empty
         if not choice.has_role and openai.is_null(part.delta.get("role")):
             part.unchanged = False
@@ -231,8 +231,8 @@ class Choices:
         for op in part.ops:
             if type(op) is ReasoningText and not op.names:
                 self._usage.thought(op.text)
-        if choice.answer.fault is not None:
-            raise choice.answer.fault
+        if choice.answer.message.fault is not None:
+            raise choice.answer.message.fault
         return part
 
     def _take(self, part: Part) -> None:
@@ -281,9 +281,9 @@ class Choices:
         Nothing empty stands behind calls, and nothing at all is the content of an answer that has only these.
         """
         answer = choice.answer
-        if answer.calls:
+        if answer.message.calls:
             return {name: value for name, value in delta.items() if name != "content"}, False
-        if not silent or not answer.may_call:
+        if not silent or not answer.policy.chat.offers_tools:
             return delta, False
         if self._expected > 1 and not choice.has_role:
             # Of several choices none waits for what another one says.
@@ -298,7 +298,7 @@ class Choices:
         """
         choice = self.by_index[index]
         ops, reason = choice.answer.finish(None, lost=lost)
-        failed = choice.answer.fault or failed
+        failed = choice.answer.message.fault or failed
         choice.finished = not lost and failed is None and choice.answer.asked is None
         told = reason if choice.finished else None
         return Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False, index=index), failed
@@ -375,30 +375,32 @@ _read_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.encode
 
 
-class Template(msgspec.Struct):
+class Template:
     """A chunk that others may resemble in all but their text.
 
-    data: of a chunk that was told by its type, and is a template of itself. Else around, middle: as of a `Shape`.
+    data: of the chunk; one that was told by its type is a template of itself. Else around, middle: as of a `Shape`.
     part: what the chunk says of its choice, beside the fields `top`. shell: the event that is emitted, around its
     delta. met: another one fitted. silent: no event is emitted for a chunk of whose text nothing is emitted yet.
     written: the JSON string that `text_of` read last.
     """
 
-    choice: Choice
-    answer: ChoiceAnswer
-    index: int
-    data: bytes = b""
-    around: Frame = (b"", b"")
-    middle: slice = slice(0)
+    around: Frame
+    middle: slice
     part: Part | None = None
     top: Fields = _NO_FIELDS
     shell: Shell | None = None
-    met: bool = False
-    silent: bool = False
-    written: bytes = b""
+    met = False
+    silent = False
+    written = b""
     text_frame: Frame | None = None
     arguments_frame: Frame = (b"", b"")
-    arguments_index: int = -1
+    arguments_index = -1
+
+    def __init__(self, choice: Choice, index: int, data: bytes) -> None:
+        self.choice = choice
+        self.answer = choice.answer
+        self.index = index
+        self.data = data
 
     def read(self) -> tuple[Part, Shell]:
         """Read what has not been read of the chunk. Then `top` is known, too."""
@@ -454,10 +456,12 @@ class Template(msgspec.Struct):
 class Templates:
     """The template of one stream. `last`: that of the last chunk that was read in full, if another may be like it."""
 
-    __slots__ = ("_unlike", "_untyped", "last")
+    __slots__ = ("_unlike", "_untyped", "are_useless", "last")
 
     def __init__(self) -> None:
         self.last: Template | None = None
+        self.are_useless = False
+        """No two chunks of this stream are alike. They are told by their type then, while that goes."""
         self._unlike = 0  # chunks in a row that did not fit the template
         self._untyped = 0  # those of them that could not be read by their type either
 
@@ -466,24 +470,20 @@ class Templates:
         last = self.last
         return None if last is None or (text := last.text_of(raw)) is None else (last, text)
 
-    @property
-    def are_useless(self) -> bool:
-        """Whether no two chunks of this stream are alike. They are told by their type then, while that goes."""
-        return self._unlike >= MAX_UNLIKE and self._untyped < MAX_UNLIKE
-
     def read_typed(self, data: bytes, choices: Mapping[int, Choice]) -> tuple[Template, str] | None:
         """A chunk of the data that holds text alone, told by its type, and its text; None for any other."""
         try:
             typed = read_by_type(data).choices[0]
         except openai.FAILURES:
             self._untyped += 1
+            self.are_useless = self._untyped < MAX_UNLIKE
             return None
         choice, text = choices.get(typed.index), typed.delta.content
         # What comes in its reasoning field has to end first.
         if choice is None or choice.finished or not text or choice.answer.reads_reasoning:
             return None
         self._untyped = 0
-        return Template(choice, choice.answer, typed.index, data), text
+        return Template(choice, typed.index, data), text
 
     def learn(self, event: ServerEvent, part: Part, top: Fields) -> None:
         """Remember the chunk of `event` as the template: more of the answer looks like it."""
@@ -491,14 +491,14 @@ class Templates:
             self._unlike = 0 if self.last.met else self._unlike + 1
         content, data = part.delta.get("content"), event.data
         if self._unlike >= MAX_UNLIKE:
-            self.last = None
+            self.last, self.are_useless = None, self._untyped < MAX_UNLIKE
         elif part.text and part.reason is None and content is not None and data is not None:
             shape, choice = Shape.of(data, content), part.choice
             shape = None if shape is None else shape.in_event(event.raw, data)
             self.last = None
             if shape is not None:
-                made = Template(choice, choice.answer, part.index, part=part, top=top)
-                made.around, made.middle = shape.around, shape.middle
+                made = Template(choice, part.index, data)
+                made.around, made.middle, made.part, made.top = shape.around, shape.middle, part, top
                 self.last = made
 
     def forget(self, index: int) -> None:

@@ -13,6 +13,8 @@ import msgspec
 
 from ..answer.operations import Arguments, CallOpened, Content, Op, ReasoningText
 from ..errors import ToolCallError
+from ..request.parse import ChatRequest
+from ..settings import Settings
 from ..usage.meter import UsageMeter, usage_chunk
 from ..wire import openai
 from ..wire.openai import Fields, Shell
@@ -27,32 +29,18 @@ _MOST_HELD = 64  # chunks without a word at the beginning of an answer
 
 
 class ChatEmitter:
-    """Writes the chunks of a chat answer. See `Emitter`.
+    """Writes the chunks of a chat answer. See `Emitter`."""
 
-    include_usage: the client asked for the usage chunk. legacy: calls leave as the deprecated `function_call`.
-    as_object: arguments are a JSON object, not a string. reasoning_field: where reasoning goes that was found in the
-    text.
-    """
-
-    def __init__(
-        self,
-        usage: UsageMeter,
-        gate: Gate[bytes],
-        *,
-        include_usage: bool,
-        legacy: bool = False,
-        as_object: bool = False,
-        reasoning_field: str | None = None,
-    ) -> None:
+    def __init__(self, chat: ChatRequest, settings: Settings, usage: UsageMeter, gate: Gate[bytes]) -> None:
         self.gate = gate
         self.opens = False
         self.fault: ToolCallError | None = None
         self._usage = usage
-        self._include_usage = include_usage
+        self._include_usage = chat.include_usage
         self._usage_event = b""  # the backend's own, if it can go to the client as it is
-        self._legacy = legacy
-        self._as_object = as_object
-        self._reasoning_field = reasoning_field or "reasoning"
+        self._legacy = chat.legacy
+        self._as_object = settings.arguments_as_object
+        self._reasoning_field = settings.reasoning_field or "reasoning"
         self.top: Fields = {}
         self._last: Template | None = None  # of the last chunk, where `top` is not what that holds
         # The chunk that opens an answer with a role and empty content: held until it shows whether that is text. An
@@ -69,11 +57,13 @@ class ChatEmitter:
         return b"".join(out)
 
     def repeated(self, raw: bytes, template: Template, text: str, ops: list[Op], out: list[bytes]) -> None:
-        left = None
-        if len(ops) == 1 and not template.answer.message.stopped:
+        left, goes_on = None, not template.answer.message.stopped
+        if len(ops) == 1 and goes_on:
             left = _repeated(raw, template, text, ops[0])
         elif is_plain(ops, text):
-            left = raw if text or not template.answer.calls else b""  # nothing is no content after calls
+            left = raw if text or not template.answer.message.calls else b""  # nothing is no content after calls
+        elif template.silent and text and not ops and goes_on and template.top is self.top:
+            return
         if left is not None:
             if template.top is not self.top:
                 self.top, self._last = template.top, template
@@ -82,8 +72,6 @@ class ChatEmitter:
             return
         part, shell = template.read()
         news = self.turn_to(template.top)
-        if template.silent and text and not (ops or news or template.answer.message.stopped):
-            return
         part.text, part.ops = text, ops
         before = len(out)
         self.put(part, out, shell=shell, news=news)
@@ -140,7 +128,7 @@ class ChatEmitter:
         choice, self._held_for = self._held_for, None
         if choice is None:
             return []
-        return self._with_null if choice.answer.calls else self._as_it_came
+        return self._with_null if choice.answer.message.calls else self._as_it_came
 
     def joined(self, out: list[bytes]) -> bytes:
         return out[0] if len(out) == 1 else b"".join(out)
@@ -208,10 +196,10 @@ class ChatEmitter:
 
     def _finish_chunk(self, fields: Fields, reason: str, choice: Choice) -> bytes:
         """An empty delta with the finish_reason."""
-        delta = {"content": ""} if choice.owes_content and not choice.answer.calls else {}
+        delta = {"content": ""} if choice.owes_content and not choice.answer.message.calls else {}
         last = {**fields, "delta": delta, "finish_reason": reason, **choice.answer.stop_reason}
         body = {name: value for name, value in self.top.items() if name != "usage"}
-        return openai.event(openai.encode({**body, "choices": [last], **choice.answer.extras}))
+        return openai.event(openai.encode({**body, "choices": [last], **choice.answer.message.extras}))
 
     # -- deltas --------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Rea
 from ..parsing.stop_strings import StopFinder
 from ..parsing.text_buffer import Gathered
 from ..parsing.values.coercion import Coercion
+from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..settings.settings import admits
 from ..wire.openai import free_text, new_call_id
@@ -71,21 +72,10 @@ class Extension:
 class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What rules one choice: the settings that hold for the request, and facts of the request and of the attempt."""
 
+    chat: ChatRequest
     settings: Settings = Settings()
-    one_call: bool = False
-    """The model is stopped after its first call."""
-    may_call: bool = False
-    """Calls may come: content is null until there is text."""
-    hold_prose: bool = False
-    """Text waits for the first call: a retry would lose it otherwise."""
-    hold_later: bool = False
-    """Calls after the first are emitted when they are complete. One that is cut off is not emitted."""
-    stop: tuple[str, ...] = ()
-    """The client's stop strings."""
-    custom: frozenset[str] = frozenset()
-    """Names of the tools that take free text."""
-    legacy: bool = False
-    """The finish_reason of calls is the deprecated one, `function_call`."""
+    constrained: bool = False
+    """The backend is asked for calls alone."""
     native: bool = False
     """The backend was given the tools: its calls have ids."""
     check: Callable[[str, str], list[str]] | None = None
@@ -121,12 +111,30 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def drops_prose(self) -> bool:
         """Whether text beside calls is left out. Where no call can come, no text is beside one."""
-        return self.settings.prose == "drop" and self.may_call
+        return self.settings.prose == "drop" and self.chat.offers_tools
+
+    @property
+    def holds_prose(self) -> bool:
+        """Whether text waits for the first call: a retry would lose it otherwise."""
+        return self.chat.choice.must_call
+
+    @property
+    def holds_later(self) -> bool:
+        """Whether calls after the first are emitted when they are complete. One that is cut off is not emitted."""
+        return self.constrained and self.chat.choice.must_call
 
     @property
     def is_straight(self) -> bool:
         """Whether text is emitted as it is."""
-        return not (self.stop or self.hold_prose or self.drops_prose)
+        return not (self.chat.stop or self.holds_prose or self.drops_prose)
+
+
+def _fault(code: str, message: str, param: str | None) -> ToolCallError:
+    """A fault of the model. Where it exceeds a limit the status is not that of a request which does."""
+    if code != "limit_exceeded":
+        return ToolCallError(code, message, param=param)
+    again = {"x-should-retry": "false"}
+    return ToolCallError(code, message, param=param, status=422, type="model_error", headers=again)
 
 
 class Source(enum.IntEnum):
@@ -140,7 +148,7 @@ class Source(enum.IntEnum):
 
 
 class Message:
-    """Events in, operations out. What a `ChoiceAnswer` has by the same name says the same."""
+    """Events in, operations out. stopped: nothing more is wanted of the model, where `fault` is set because of that."""
 
     __slots__ = (
         "_ids", "_policy", "_prose_size", "_reasoning", "broken", "call", "calls", "calls_in_reasoning",
@@ -150,7 +158,7 @@ class Message:
     def __init__(self, policy: AnswerPolicy, reasoning: ReasoningReader | None = None) -> None:
         self._policy = policy
         self._reasoning = reasoning
-        self.stops = StopFinder(policy.stop) if policy.stop else None
+        self.stops = StopFinder(policy.chat.stop) if policy.chat.stop else None
         """Finds the client's stop strings."""
         self._ids: set[str] = set()  # those of the calls so far; an engine may give all calls the same
         self.prose: list[str] = []
@@ -236,10 +244,7 @@ class Message:
     ) -> None:
         """End the answer. at: where in the call at hand; begun: the client has its name already."""
         param = None if at is None else f"tool_calls[{self.calls - begun}].function.{at}"
-        self.fault = ToolCallError(code, message, param=param)
-        if code == "limit_exceeded":  # the model exceeds it, and not the request: the status is another one
-            again = {"x-should-retry": "false"}
-            self.fault = ToolCallError(code, message, param=param, status=422, type="model_error", headers=again)
+        self.fault = _fault(code, message, param)
         self.fault.written = written
         self.stopped = True
 
@@ -267,7 +272,7 @@ class Message:
         policy = self._policy
         if not thought:
             self.seen.add(text)
-        if not self.calls and (policy.hold_prose or policy.drops_prose):
+        if not self.calls and (policy.holds_prose or policy.drops_prose):
             self.prose.append(text)
             self._prose_size += len(text)
             most = policy.settings.max_response_bytes
@@ -298,7 +303,7 @@ class Message:
         if call_id is not None and policy.native:
             own = write_id(call_id) if policy.settings.rewrite_ids else call_id
         call = self.call = OpenCall(name, own, math.inf if limit is None else limit, extra=event.extra)
-        if policy.coerce is not None and name not in policy.custom:
+        if policy.coerce is not None and name not in policy.chat.custom:
             call.coercion = policy.coerce(name)
         if not policy.admits(name):
             message = f"The model called the tool {name!r}, which is not on the allowlist."
@@ -306,7 +311,7 @@ class Message:
                 self._refuse("tool_not_allowed", message, at="name")
                 return
             self.warnings.append(message)
-        streams = policy.settings.stream_arguments and name not in policy.custom and name not in policy.held
+        streams = policy.settings.stream_arguments and name not in policy.chat.custom and name not in policy.held
         if streams and not self._waits_behind(name):
             self._open(call, ops)
             if name in policy.strict:
@@ -317,13 +322,18 @@ class Message:
     def _waits_behind(self, name: str) -> bool:
         """Whether a call of this name, that would stream if it were the first, waits for its end."""
         policy = self._policy
-        return policy.hold_later and self.calls > 0 and policy.settings.stream_arguments and name not in policy.custom
+        return (
+            policy.holds_later
+            and self.calls > 0
+            and policy.settings.stream_arguments
+            and name not in policy.chat.custom
+        )
 
     def _open(self, call: OpenCall, ops: list[Op]) -> None:
         if not self._policy.drops_prose:
             self.release_prose(ops)
         self.prose.clear()
-        custom = call.name in self._policy.custom
+        custom = call.name in self._policy.chat.custom
         call_id = new_call_id() if call.id is None or call.id in self._ids else call.id
         self._ids.add(call_id)
         ops.append(CallOpened(self.calls, call_id, call.name, custom, call.extra))
@@ -404,7 +414,7 @@ class Message:
         if call.parts is not None:
             written, malformed = call.parts.take(), self._policy.settings.malformed_arguments
             what = "a JSON object" if self._policy.settings.arguments_as_object else "JSON"
-            free = call.name in self._policy.custom
+            free = call.name in self._policy.chat.custom
             if malformed == "forward":
                 verbatim = "" if free else malformed_text(event, written)
                 if verbatim and self._forward(call, verbatim, written, event, ops):
@@ -444,10 +454,11 @@ class Message:
         if not event.complete and not self.limited:
             # It has left, and what came behind could be taken for the rest of it.
             self.broken = self.stopped = True
-        most = 1 if self._policy.one_call else self._policy.settings.max_tool_calls
+        parallel = self._policy.chat.choice.parallel
+        most = self._policy.settings.max_tool_calls if parallel else 1
         if event.complete and most is not None and self.calls >= most:
             self.stopped = True
-            if not self._policy.one_call:
+            if parallel:
                 self.warnings.append(f"max_tool_calls is {most}: the answer was ended after the call of {call.name!r}")
 
     def _forward(self, call: OpenCall, verbatim: str, written: str, event: CallEnd, ops: list[Op]) -> bool:

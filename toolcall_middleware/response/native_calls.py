@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..formats.base import ParserOptions
 from ..model import ToolSet
 from ..parsing.calls.call_arguments import CallArguments
 from ..parsing.calls.named_calls import FENCE
@@ -24,6 +25,7 @@ _MIN_REPEATED = 8  # characters of arguments that are too many to be repeated by
 _MAX_COMPARED = 4096  # characters of arguments that are looked at for a repetition
 _OPENINGS = frozenset({"{", '{"'})  # no object begins with either twice, but where a key is a brace
 _NAMESPACE = "functions."
+_FORWARD = ParserOptions(unknown_tool="forward")
 
 
 @dataclass(slots=True)
@@ -79,33 +81,27 @@ class NativeCalls:
     """
 
     __slots__ = (
-        "_any_arguments", "_by_id", "_by_key", "_calls", "_current", "_free", "_last_read", "_most", "_repairs",
-        "_tells", "_tools", "_unknown", "_waits", "asked", "oversized",
+        "_by_id", "_by_key", "_calls", "_current", "_free", "_last_read", "_most", "_options", "_tools", "_waits",
+        "asked", "oversized",
     )  # fmt: skip
 
     def __init__(
         self,
         tools: ToolSet,
+        options: ParserOptions = _FORWARD,
         *,
-        unknown: str = "forward",
         free: bool = False,
         asked: bool = True,
         waits: bool = False,
-        tell_unknown: bool = False,
         max_arguments_bytes: int | None = None,
-        repair_names: bool = False,
-        any_arguments: frozenset[str] | None = frozenset(),
     ) -> None:
-        self._any_arguments = any_arguments  # see `ParserOptions`
+        self._options = options
         self._free = free
         self._waits = waits
-        self._tells = tell_unknown  # there is an UnknownCall for one that is refused for its name
         self.asked = asked
-        self._repairs = repair_names
         self._most = max_arguments_bytes
         self.oversized: str | None = None  # the name of a call whose arguments are too large to wait
         self._tools = tools
-        self._unknown = unknown  # what becomes of a call of a name that is not among `tools`
         self._calls: list[_Call] = []
         # The last call of each index and of each id: a look through all calls for each delta would be quadratic.
         self._by_key: dict[int, _Call] = {}
@@ -324,7 +320,7 @@ class NativeCalls:
         bare = call.name.removeprefix(_NAMESPACE)
         if call.name in names or bare in names:
             return call.name if call.name in names else bare
-        if self._repairs and (meant := meant_by(call.name, names)) is not None:
+        if self._options.repair_names and (meant := meant_by(call.name, names)) is not None:
             return meant
         given = openai.read_value("".join(call.written).encode("utf-8", "replace"))
         fitting = [
@@ -336,7 +332,8 @@ class NativeCalls:
 
     def _takes_any(self, name: str) -> bool:
         """Whether a call of this name may have any JSON as arguments."""
-        return self._any_arguments is None or name in self._any_arguments
+        free = self._options.any_arguments
+        return free is None or name in free
 
     def _is_unreadable(self, call: _Call, *, cut: bool) -> bool:
         """Whether the arguments of a call that starts are known to be no object."""
@@ -357,7 +354,7 @@ class NativeCalls:
         written = call.name
         call.name = self._offered(call)
         unknown = not self._free and call.name not in self._tools.by_name
-        call.refused = not call.name or (unknown and self._unknown != "forward")
+        call.refused = not call.name or (unknown and self._options.unknown_tool != "forward")
         if not (call.refused or self._takes_any(call.name)):
             call.refused = call.unreadable = self._is_unreadable(call, cut=cut)
         if not call.refused:
@@ -399,11 +396,11 @@ class NativeCalls:
         if call.unreadable:
             events += [UnknownCall(call.name, malformed=True), Text(raw)]
             return
-        if self._unknown == "error":
+        if self._options.unknown_tool == "error":
             events.append(Malformed(raw, "unknown_tool", call.name))
-        elif self._tells:
+        elif self._options.tell_unknown:
             events.append(UnknownCall(call.name))
-        if self._unknown != "drop":
+        if self._options.unknown_tool != "drop":
             events.append(Text(raw))
 
 

@@ -78,7 +78,7 @@ def finished(answer: ChoiceAnswer, fields: Fields, reason: str) -> Finished:
     matched: Any = answer.stop_reason.get("stop_reason")
     if matched is None:
         matched = openai.read_value(fields.get("stop_reason") or fields.get("matched_stop"))
-    return Finished(reason, matched, answer.extras)
+    return Finished(reason, matched, answer.message.extras)
 
 
 class StepEmitter:

@@ -213,10 +213,9 @@ class Emitter(Protocol[Item]):
 class StreamRewriter:
     """Bytes of the backend's event stream in, bytes for the client out. One per attempt. Never raises: see `failed`.
 
-    make_choice: makes a ChoiceAnswer. emitter: writes the client's answer. include_usage: whether the client asked for
-    usage. choices: how many it asked for. max_bytes: of one event. head: what a chunk says of itself where the backend
-    does not. begun: what the chunks of an earlier answer of the backend's said, which the client's answer began with;
-    the emitter is the same.
+    make_choice: makes a ChoiceAnswer. emitter: writes the client's answer. max_bytes: of one event. head: what a chunk
+    says of itself where the backend does not. begun: what the chunks of an earlier answer of the backend's said, which
+    the client's answer began with; the emitter is the same.
     """
 
     def __init__(
@@ -224,18 +223,17 @@ class StreamRewriter:
         make_choice: Callable[[], ChoiceAnswer],
         usage: UsageMeter,
         emitter: Emitter[Any],
+        chat: ChatRequest,
         *,
-        include_usage: bool,
-        choices: int = 1,
         max_bytes: int | None = None,
         head: Fields | None = None,
         begun: Fields | None = None,
     ) -> None:
         self._usage = usage
         self._emit = emitter
-        self._include_usage = include_usage
+        self._include_usage = chat.include_usage
         self._counts = usage.listens
-        self.choices = Choices(make_choice, usage, expected=choices, counts=self._counts)
+        self.choices = Choices(make_choice, usage, expected=chat.n, counts=self._counts)
         """What has come so far, and how long a complete answer is waited for."""
         self.choices.goes_on = begun is not None
         self._templates = Templates()
@@ -364,7 +362,7 @@ class StreamRewriter:
         lost = (cut or not self.complete) and not stopped
         for index, choice in choices.by_index.items():
             if not choice.finished:
-                part, fault = choices.end(index, lost=lost and not choice.answer.stopped, failed=self.failed)
+                part, fault = choices.end(index, lost=lost and not choice.answer.message.stopped, failed=self.failed)
                 if fault is not None:
                     self._fail(fault)
                 self._gate.said = self._gate.said or self._says(part)
@@ -420,8 +418,8 @@ class StreamRewriter:
 
     def _blame(self, choice: Choice) -> None:
         """A fault of the model that a setting makes an error ends the whole answer."""
-        if choice.answer.fault is not None:
-            self._fail(choice.answer.fault)
+        if choice.answer.message.fault is not None:
+            self._fail(choice.answer.message.fault)
 
     # -- events in -----------------------------------------------------------------------------------------------
 

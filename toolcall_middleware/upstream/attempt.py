@@ -275,8 +275,10 @@ class ToolRequest:
         """
         self.report.how = self.note
         known = AnswerPolicy(
+            chat=self.tools.read,
+            settings=self.settings,
             native=self.native,
-            hold_later=self._negotiation.is_constrained,
+            constrained=self._negotiation.is_constrained,
             strict=self._negotiation.strict,
             held=self._negotiation.held,
             full=self.usage.full,
@@ -287,8 +289,7 @@ class ToolRequest:
         )
         hold = None if self.native or self.json is None else self.json.begin()
         opened, sure, inner = self._opened(), not self._guesses, self.tools.inner
-        chat, settings = self.tools.read, self.settings
-        return choice_maker(chat, settings, self.syntax, known, opened=opened, sure=sure, hold=hold, inner=inner)
+        return choice_maker(known, self.syntax, opened=opened, sure=sure, hold=hold, inner=inner)
 
     @property
     def _guesses(self) -> bool:
