@@ -65,7 +65,7 @@ class ChatEmitter:
         elif template.silent and text and not ops and goes_on and template.top is self.top:
             return
         if left is not None:
-            if template.top is not self.top:
+            if template.part is None or template.top is not self.top:
                 self.top, self._last = template.top, template
             if left:
                 out.append(left)
