@@ -17,7 +17,7 @@ import pytest
 from tests.helpers.asgi_client import BLOCK, SSE_TYPE, App, Backend, Client, ask, middleware
 from tests.helpers.fakes import TextBackend
 from tests.hosts.proxy.test_any_await import STREAM, Yielding
-from tests.hosts.proxy.test_any_byte import WHOLE, Dies, EngineDiedError
+from tests.hosts.proxy.test_any_byte import WHOLE, EngineDiedError
 from toolcall_middleware.exchange import Exchange
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
@@ -49,12 +49,12 @@ class Leaves(Client):
 class Fixed:
     """An app that answers every request alike, and keeps nothing."""
 
-    def __init__(self, *parts: bytes, status: int = 200) -> None:
+    def __init__(self, *parts: bytes, **options: Any) -> None:
         self._parts = parts
-        self._status = status
+        self._options = options
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await Backend(*self._parts, status=self._status, headers=[SSE_TYPE])(scope, receive, send)
+        await Backend(*self._parts, **self._options)(scope, receive, send)
 
 
 def text(answer: str) -> App:
@@ -74,8 +74,8 @@ CASES: dict[str, tuple[App, bytes, type[Client]]] = {
     "usage": (text("Hi"), ask(stream_options={"include_usage": True}), Client),
     "stopped": (text(f"{BLOCK} and more"), ask(parallel_tool_calls=False), Client),
     "never a call": (text("no"), ask(tool_choice="required"), Client),
-    "dies": (Dies(STREAM, 700, "raises", SSE_TYPE), ask(), Client),
-    "breaks off": (Dies(STREAM, 700, "returns", SSE_TYPE), ask(), Client),
+    "dies": (Fixed(STREAM[:700], more=True, error=EngineDiedError), ask(), Client),
+    "breaks off": (Fixed(STREAM[:700], more=True), ask(), Client),
     "refused": (Fixed(b'{"detail": "no"}', status=400), ask(), Client),
     "html": (Fixed(b"<html>"), ask(), Client),
     "bad request": (text("Hi"), ask(tool_choice="nope"), Client),

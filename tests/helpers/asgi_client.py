@@ -182,11 +182,31 @@ async def read_body(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
+async def live(receive: Receive, send: Send) -> None:
+    """An app's side of a lifespan in which nothing happens."""
+    for phase in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{phase}.complete"})
+
+
+async def close(app: App) -> None:
+    """Starts and ends the lifespan of `app`, which closes its connections."""
+    messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def send(_message: Message) -> None: ...
+
+    await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
+
+
 class Backend:
     """An app that answers with the given bytes, each in a message of its own, and notes what happens to it.
 
-    bodies: what it was asked. disconnects: how often `receive` gave a disconnect. errors: what `send` raised.
-    `listen` makes it read on while it answers, as a careful app does.
+    raw, bodies: what it was asked. disconnects: how often `receive` gave a disconnect. errors: what `send` raised.
+    `listen` makes it read on while it answers, as a careful app does. `error` is raised at the end, where `start` is
+    False before the answer starts.
     """
 
     def __init__(
@@ -196,25 +216,42 @@ class Backend:
         headers: Headers | None = None,
         listen: bool = False,
         more: bool = False,
+        error: Exception | type[Exception] | None = None,
+        start: bool = True,
     ) -> None:
         self.parts = parts
         self.status = status
         self.headers = [SSE_TYPE] if headers is None else headers
         self.listen = listen
         self.more = more  # the last message says that more will come
+        self.error = error
+        self.start = start
         self.scopes: list[Scope] = []
-        self.bodies: list[Any] = []
+        self.raw: list[bytes] = []
         self.disconnects = 0
         self.errors: list[BaseException] = []
         self.written = 0
 
+    @property
+    def bodies(self) -> list[Any]:
+        return [json.loads(body) for body in self.raw]
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await live(receive, send)
+            return
         self.scopes.append(scope)
-        self.bodies.append(json.loads(await read_body(receive)))
+        self.raw.append(await read_body(receive))
+        if self.start:
+            await self._answer(receive, send)
+        if self.error is not None:
+            raise self.error
+
+    async def _answer(self, receive: Receive, send: Send) -> None:
         listening = asyncio.ensure_future(receive()) if self.listen else None
         try:
             await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-            for at, part in enumerate(self.parts or (b"",)):
+            for at, part in enumerate(self.parts or (() if self.more else (b"",))):
                 await asyncio.sleep(0.001 if self.listen else 0)
                 if listening is not None and listening.done():
                     assert listening.result()["type"] == "http.disconnect"

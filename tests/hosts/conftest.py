@@ -1,10 +1,14 @@
-"""The fault tests of the proxy run over both of its HTTP clients."""
+"""Proxies over a file of upstreams. The fault tests of the proxy run over both of its HTTP clients."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from toolcall_middleware.hosts.proxy.upstream import client
+
+from .proxy.routing import Proxies
 
 # By these a test has an upstream on a socket, to which a client of the proxy's speaks.
 _ON_SOCKETS = frozenset({"between", "proxy", "proxying", "raw_upstream", "refusing_port"})
@@ -15,6 +19,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         *metafunc.function.__code__.co_names
     }:
         metafunc.parametrize("http_client", ["own", "httpx"], indirect=True)
+
+
+@pytest.fixture
+def proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proxies:
+    return Proxies(tmp_path, monkeypatch)
 
 
 @pytest.fixture(autouse=True)

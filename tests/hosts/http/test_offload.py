@@ -13,6 +13,7 @@ import pytest
 from tests.helpers.asgi_client import (
     JSON_TYPE,
     SSE_TYPE,
+    Backend,
     Client,
     Message,
     Receive,
@@ -48,15 +49,6 @@ def event(content: str) -> bytes:
     return b"data: " + json.dumps({**head, "choices": [choice]}).encode() + b"\n\ndata: [DONE]\n\n"
 
 
-def answering(body: bytes, kind: tuple[bytes, bytes]) -> Any:
-    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
-        await receive()
-        await send({"type": "http.response.start", "status": 200, "headers": [kind]})
-        await send({"type": "http.response.body", "body": body, "more_body": False})
-
-    return app
-
-
 def messages(text: str) -> bytes:
     """A request of the Messages API."""
     tool = {"name": "f", "input_schema": {"type": "object"}}
@@ -71,7 +63,7 @@ MARKUP = "<tool_call>{" * (_SIZE // 12)
 async def test_a_huge_answer_lets_others_be_served(stream: bool) -> None:
     """Against the time of the whole work in the same run."""
     answer = event(MARKUP) if stream else whole(MARKUP)
-    app = middleware(answering(answer, SSE_TYPE if stream else JSON_TYPE), format="hermes")
+    app = middleware(Backend(answer, headers=[SSE_TYPE if stream else JSON_TYPE]), format="hermes")
     await Client(ask(stream=stream)).run_with_others(middleware(TextBackend(["ok"]), format="hermes"))  # imports
     client = Client(ask(stream=stream))
     longest, seconds = await standstill(client.run_with_others(app))
@@ -113,17 +105,9 @@ async def test_what_the_work_raises_is_raised() -> None:
         await offloaded(LARGE + 1, work, {"type": "x"})
 
 
-def pieces(data: bytes, size: int = 16 * 1024) -> Any:
+def pieces(data: bytes, size: int = 16 * 1024) -> Backend:
     """An app that gives its answer as a socket gives it: the last piece of an event is small."""
-
-    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
-        await receive()
-        await send({"type": "http.response.start", "status": 200, "headers": [SSE_TYPE]})
-        for at in range(0, len(data), size):
-            await send({"type": "http.response.body", "body": data[at : at + size], "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    return app
+    return Backend(*(data[at : at + size] for at in range(0, len(data), size)), b"")
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
@@ -136,7 +120,7 @@ async def test_a_huge_event_in_small_pieces_lets_others_be_served(path: str) -> 
         fields = {"input": "x"}
     own = json.dumps({"model": "m", "stream": True, "tools": [tool], **fields}).encode()
     body = ask(stream=True) if path.endswith("completions") else own
-    await Client(body, path=path).run_with_others(middleware(answering(event("ok"), SSE_TYPE), faces=FACES))  # imports
+    await Client(body, path=path).run_with_others(middleware(Backend(event("ok")), faces=FACES))  # imports
     client = Client(body, path=path)
     longest, seconds = await standstill(client.run_with_others(app))
     assert client.status == 200
@@ -145,7 +129,7 @@ async def test_a_huge_event_in_small_pieces_lets_others_be_served(path: str) -> 
 
 async def test_text_of_nothing_but_a_marker_s_first_character_lets_others_be_served() -> None:
     """One search of a regular expression lets no other thread run: a text is searched in pieces."""
-    app = middleware(answering(whole("<" * _SIZE), JSON_TYPE))
+    app = middleware(Backend(whole("<" * _SIZE), headers=[JSON_TYPE]))
     client = Client(ask())
     await Client(ask()).run_with_others(middleware(TextBackend(["ok"])))  # imports
     longest, seconds = await standstill(client.run_with_others(app))

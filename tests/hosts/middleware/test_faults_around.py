@@ -16,7 +16,7 @@ from tests.helpers.fakes import TextBackend
 from tests.helpers.stream_rules import Answered, check_error, check_stream
 
 from ..proxy.test_any_byte import EngineDiedError
-from ..proxy.test_faults import BEGUN, HTML, Broken
+from ..proxy.test_faults import BEGUN, HTML, broken
 from .test_asgi import ACCEPTING, WRAPPERS
 
 NAMES = [*WRAPPERS, "fastapi"]
@@ -61,7 +61,7 @@ def failed(made: Client) -> Answered:
 async def test_an_app_that_raises_in_its_stream_is_told_to_client_and_server(name: str, outside: bool) -> None:
     made = Client(ask(), headers=ACCEPTING)
     with pytest.raises(Exception) as raised:
-        await made.run(around(name, Broken(*BEGUN, error=EngineDiedError), outside=outside))
+        await made.run(around(name, broken(*BEGUN, error=EngineDiedError()), outside=outside))
     assert has(raised.value, EngineDiedError)
     answer = failed(made)
     assert "Hi ```json\n".startswith(answer.only.content or "")
@@ -77,7 +77,7 @@ async def test_an_app_that_raises_before_its_answer_is_the_servers_matter(
 ) -> None:
     made = Client(ask(stream=stream_it), headers=ACCEPTING)
     with pytest.raises(Exception) as raised:
-        await made.run(around(name, Broken(start=False, error=EngineDiedError), outside=outside))
+        await made.run(around(name, broken(start=False, error=EngineDiedError()), outside=outside))
     assert has(raised.value, EngineDiedError)
     assert not made.started or made.status == 500
 

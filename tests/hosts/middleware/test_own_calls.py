@@ -10,6 +10,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from tests.helpers.asgi_client import Backend
 from toolcall_middleware import ToolCallMiddleware
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -129,14 +130,9 @@ async def test_without_a_guard_it_passes() -> None:
     assert answer.json()["choices"][0]["message"]["tool_calls"] == [CALL]
 
 
-class Other:
+def other(data: str, media_type: str) -> Backend:
     """A backend that answers with these bytes, whatever it is asked."""
-
-    def __init__(self, data: str, media_type: str) -> None:
-        self.answer = Response(data, media_type=media_type)
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self.answer(scope, receive, send)
+    return Backend(data.encode(), headers=[(b"content-type", media_type.encode())])
 
 
 TEXTS = [
@@ -149,7 +145,7 @@ TEXTS = [
 
 @pytest.mark.parametrize(("data", "media_type"), TEXTS)
 async def test_an_answer_that_is_no_chat_completion_is_as_without_a_guard(data: str, media_type: str) -> None:
-    app = ToolCallMiddleware(Other(data, media_type), allowlist="search", allowlist_mode="enforce")
+    app = ToolCallMiddleware(other(data, media_type), allowlist="search", allowlist_mode="enforce")
     for stream in (False, True):
         answer = await ask(app, {"messages": HI, "stream": stream})
         assert (answer.status_code, answer.text) == (200, data)
@@ -157,8 +153,9 @@ async def test_an_answer_that_is_no_chat_completion_is_as_without_a_guard(data: 
 
 async def test_a_text_completion_is_as_without_a_guard() -> None:
     data = 'data: {"choices": [{"index": 0, "text": "Hi", "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
-    other = Other(data, "text/event-stream")
-    app = ToolCallMiddleware(other, paths="/invocations", allowlist="search", allowlist_mode="enforce")
+    app = ToolCallMiddleware(
+        other(data, "text/event-stream"), paths="/invocations", allowlist="search", allowlist_mode="enforce"
+    )
     answer = await ask(app, {"prompt": "Hi", "stream": True}, "/invocations")
     assert (answer.status_code, answer.text) == (200, data)
 
@@ -168,19 +165,15 @@ async def test_a_call_in_a_broken_completion_does_not_pass() -> None:
     not_json = {"message": {**message, "x": float("nan")}}
     for choices in ([{"message": message}, {"text": ""}], [not_json]):
         data = json.dumps({"choices": choices})
-        app = ToolCallMiddleware(Other(data, "application/json"), allowlist="search", allowlist_mode="enforce")
+        app = ToolCallMiddleware(other(data, "application/json"), allowlist="search", allowlist_mode="enforce")
         answer = await ask(app, {"messages": HI})
         assert answer.status_code in {403, 502}
 
 
 async def test_a_refusal_is_the_backends() -> None:
-    app = ToolCallMiddleware(Refusing(), allowlist="search", allowlist_mode="enforce")
+    backend = Backend(b"no tea", status=418, headers=[])
+    app = ToolCallMiddleware(backend, allowlist="search", allowlist_mode="enforce")
     answer = await ask(app, {"messages": HI})
     assert (answer.status_code, answer.text) == (418, "no tea")
     answer = await ask(app, {"messages": HI, "stream": True, "stream_options": {"include_usage": True}})
     assert (answer.status_code, answer.text) == (418, "no tea")
-
-
-class Refusing:
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await Response("no tea", 418)(scope, receive, send)

@@ -224,11 +224,10 @@ async def test_calls_that_left_are_charged_when_the_client_leaves() -> None:
 
 
 async def test_a_refused_tenant_is_no_refusal_of_the_upstream(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    proxies: Proxies, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two upstreams, two keys: who has used up a budget is not sent to the other upstream, and others are served."""
     one, two = TextBackend(model), TextBackend(model)
-    proxies = Proxies(tmp_path, monkeypatch)
     own: dict[str, str] = {"rate_limit": "2/hour", "api_keys": "team=k1,other=k2", "format": "hermes"}
     async with serving(http(one)) as first, serving(http(two)) as second:
         tables = table(f"{first}/v1", name="one", weight=1), table(f"{second}/v1", name="two")

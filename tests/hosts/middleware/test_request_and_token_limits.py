@@ -247,12 +247,9 @@ def test_workers_that_would_count_alone_are_refused(setting: str, of_a_tenant: b
         refuse_workers_that_count_alone(Settings(**options), 2)
 
 
-async def test_an_upstream_that_is_asked_instead_does_not_count_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_upstream_that_is_asked_instead_does_not_count_again(proxies: Proxies) -> None:
     """And a request that is refused by a limit says nothing about an upstream."""
     busy, good = TextBackend(lambda _body: Refusal(503, {})), TextBackend(lambda _body: "hello")
-    proxies = Proxies(tmp_path, monkeypatch)
     own = {"request_limit": "2/hour", "format": "hermes"}
     async with serving(http(busy)) as first, serving(http(good)) as second:
         tables = table(f"{first}/v1", name="one"), table(f"{second}/v1", name="two")

@@ -7,9 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from starlette.types import Receive, Scope, Send
 
-from tests.helpers.asgi_client import HELLO, JSON_TYPE, TOOL, Client, Headers, ask, middleware
+from tests.helpers.asgi_client import HELLO, JSON_TYPE, TOOL, Backend, Client, Headers, ask, middleware
 from toolcall_middleware.hosts.middleware.guards import is_guarded
 from toolcall_middleware.settings import Settings
 
@@ -23,22 +22,9 @@ GUARDS: list[dict[str, Any]] = [
 ]
 
 
-class Noted:
-    """An app that answers everything; what it was asked is in `bodies`."""
-
-    def __init__(self) -> None:
-        self.bodies: list[bytes] = []
-
-    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        body = b""
-        more = True
-        while more:
-            message = await receive()
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-        self.bodies.append(body)
-        await send({"type": "http.response.start", "status": 200, "headers": [JSON_TYPE]})
-        await send({"type": "http.response.body", "body": b"{}"})
+def noted() -> Backend:
+    """An app that answers everything; what it was asked is in `raw`."""
+    return Backend(b"{}", headers=[JSON_TYPE])
 
 
 FUNCTION = TOOL["function"]
@@ -68,11 +54,11 @@ CARRIERS: dict[str, tuple[str, bytes]] = {
 @pytest.mark.parametrize("kind", CARRIERS)
 async def test_tools_do_not_pass_a_guard_by_another_api(kind: str, guard: dict[str, Any]) -> None:
     path, body = CARRIERS[kind]
-    app = Noted()
+    app = noted()
     made = await Client(body, path=path).run(middleware(app, faces="chat", **guard))
     assert made.status == 403
     assert made.json["error"]["code"] == "tool_not_allowed"
-    assert not app.bodies
+    assert not app.raw
 
 
 UNKNOWN: list[dict[str, Any]] = [
@@ -98,12 +84,12 @@ UNKNOWN: list[dict[str, Any]] = [
 async def test_tools_do_not_pass_a_guard_in_fields_that_nobody_here_reads(
     fields: dict[str, Any], offered: tuple[dict[str, Any], ...]
 ) -> None:
-    app = Noted()
+    app = noted()
     guard: dict[str, Any] = {"allowlist": "weather", "allowlist_mode": "enforce"}
     made = await Client(ask(tools=offered, **fields)).run(middleware(app, **guard))
     assert made.status == 403
     assert made.json["error"]["code"] == "tool_not_allowed"
-    assert not app.bodies
+    assert not app.raw
     written = ask(tools=offered, **fields).replace(b"ools", b"\\u006fols")
     assert (await Client(written).run(middleware(app, **guard))).status == 403 or b"ools" not in ask(**fields)
 
@@ -111,13 +97,13 @@ async def test_tools_do_not_pass_a_guard_in_fields_that_nobody_here_reads(
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens", "/v1/responses"])
 async def test_nor_on_another_face(path: str) -> None:
     """With `upstream_api=anthropic` a request to Messages goes on as it is."""
-    app = Noted()
+    app = noted()
     body = {"model": "m", "max_tokens": 9, "extra_body": {"tools": [TOOL]}}
     body |= {"input": "x"} if path.endswith("responses") else {"messages": HELLO}
     guard: dict[str, Any] = {"allowlist": "a", "allowlist_mode": "enforce", "faces": ("messages", "responses")}
     made = await Client(json.dumps(body).encode(), path=path).run(middleware(app, upstream_api="anthropic", **guard))
     assert made.status == 403
-    assert not app.bodies
+    assert not app.raw
 
 
 @pytest.mark.parametrize(
@@ -135,39 +121,39 @@ async def test_nor_on_another_face(path: str) -> None:
     ids=str,
 )
 async def test_fields_that_hold_no_tools_pass_a_guard(fields: dict[str, Any]) -> None:
-    app = Noted()
+    app = noted()
     made = await Client(ask(tools=(), stream=False, **fields)).run(
         middleware(app, allowlist="a", allowlist_mode="enforce")
     )
     assert made.status == 200
-    assert len(app.bodies) == 1
+    assert len(app.raw) == 1
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "QUERY", "post"])
 async def test_tools_do_not_pass_a_guard_by_another_method(method: str) -> None:
-    app = Noted()
+    app = noted()
     made = await Client(ask(), method=method).run(middleware(app, **GUARDS[0]))
     assert made.status == 403
-    assert not app.bodies
+    assert not app.raw
 
 
 @pytest.mark.parametrize("path", SPELLINGS)
 async def test_tools_do_not_pass_a_guard_by_another_spelling_of_the_path(path: str) -> None:
-    app = Noted()
+    app = noted()
     made = await Client(ask(), path=path).run(middleware(app, **GUARDS[0]))
     assert made.json["error"]["code"] == "tool_not_allowed"
-    assert not app.bodies
+    assert not app.raw
 
 
 async def test_tools_do_not_pass_a_guard_in_gzip_or_a_strange_charset() -> None:
-    app = Noted()
+    app = noted()
     body = gzip.compress(ask())
     coded: Headers = [JSON_TYPE, (b"content-encoding", b"gzip"), (b"content-length", b"%d" % len(body))]
     assert (await Client(body, path="/api/chat", headers=coded).run(middleware(app, **GUARDS[0]))).status == 403
     utf7 = ask().replace(b"tool", b"+AHQ-ool").replace(b"function", b"+AGY-unction")
     headers: Headers = [(b"content-type", b"application/json; charset=UTF-7")]
     assert (await Client(utf7, path="/api/chat", headers=headers).run(middleware(app, **GUARDS[0]))).status == 403
-    assert not app.bodies
+    assert not app.raw
 
 
 OTHERS: dict[str, Any] = {"input": "x", "max_tokens": 5}  # what other APIs require
@@ -201,74 +187,74 @@ WHAT_A_LENIENT_PARSER_READS: dict[str, bytes] = {
 @pytest.mark.parametrize("body", WHAT_A_LENIENT_PARSER_READS.values(), ids=WHAT_A_LENIENT_PARSER_READS)
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
 async def test_tools_do_not_pass_a_guard_in_what_is_no_json_here_and_json_to_others(path: str, body: bytes) -> None:
-    app = Noted()
+    app = noted()
     guard: dict[str, Any] = {"allowlist": FUNCTION["name"], "allowlist_mode": "enforce", "mode": "native"}
     made = await Client(body, path=path).run(middleware(app, **guard))
     leaves_out = path == "/v1/responses" or body == WHAT_A_LENIENT_PARSER_READS["a member twice"]
     assert made.status in {400, 403} or leaves_out
-    assert not any(b"parameters" in got.replace(b"\0", b"") for got in app.bodies)
+    assert not any(b"parameters" in got.replace(b"\0", b"") for got in app.raw)
 
 
 @pytest.mark.parametrize("indent", [None, 1])
 async def test_of_a_field_that_stands_twice_the_one_that_was_checked_leaves(indent: int | None) -> None:
-    app = Noted()
+    app = noted()
     last = json.dumps({"model": "m", "messages": HELLO, "extra_body": {"a": "tool"}}, indent=indent).encode()
     twice = b'{"extra_body": {"tools": ' + EVIL.encode() + b"}, " + last[1:]
     made = await Client(twice).run(middleware(app, **GUARDS[0]))
     assert made.status == 200
-    pairs = json.loads(app.bodies[0], object_pairs_hook=list)
+    pairs = json.loads(app.raw[0], object_pairs_hook=list)
     assert sorted(name for name, _ in pairs) == ["extra_body", "messages", "model"]
-    assert json.loads(app.bodies[0]) == json.loads(last)
+    assert json.loads(app.raw[0]) == json.loads(last)
 
 
 async def test_of_a_message_s_member_that_stands_twice_the_one_that_was_checked_leaves() -> None:
-    app = Noted()
+    app = noted()
     body = ask(tools=()).replace(b'"role"', b'"tools": ' + EVIL.encode() + b', "role"', 1)
     assert (await Client(body).run(middleware(app, **GUARDS[0]))).status == 403
     twice = body.replace(b'"content"', b'"tools": null, "content"', 1)
     assert (await Client(twice).run(middleware(app, **GUARDS[0]))).status == 200
     assert b"weather" in twice
-    assert b"weather" not in app.bodies[0]
-    assert json.loads(app.bodies[0]) == json.loads(twice)
+    assert b"weather" not in app.raw[0]
+    assert json.loads(app.raw[0]) == json.loads(twice)
 
 
 @pytest.mark.parametrize("messages", [[1, *HELLO], "x", {"tools": [TOOL]}, None], ids=str)
 async def test_messages_that_are_none_are_the_backend_s_to_refuse(messages: Any) -> None:
-    app = Noted()
+    app = noted()
     made = await Client(ask(tools=(), messages=messages)).run(middleware(app, **GUARDS[0]))
     assert made.status == 200
-    assert json.loads(app.bodies[0])["messages"] == messages
+    assert json.loads(app.raw[0])["messages"] == messages
 
 
 @pytest.mark.parametrize("mode", ["native", "auto", "prompt"])
 async def test_functions_beside_tools_are_read_by_nobody(mode: str) -> None:
-    app = Noted()
+    app = noted()
     guard: dict[str, Any] = {"allowlist": FUNCTION["name"], "allowlist_mode": "enforce", "mode": mode}
     body = ask(functions=[{"name": "evil"}], function_call={"name": "evil"}, stream=False)
     await Client(body).run(middleware(app, **guard))
-    assert app.bodies
-    assert not any(b"evil" in got for got in app.bodies)
+    assert app.raw
+    assert not any(b"evil" in got for got in app.raw)
 
 
 @pytest.mark.parametrize("name", ["tools", "functions"])
 async def test_a_field_of_tools_may_be_null_while_a_list_is_enforced(name: str) -> None:
-    app = Noted()
+    app = noted()
     guard: dict[str, Any] = {"allowlist": "a", "allowlist_mode": "enforce", "mode": "native"}
     call = {"id": "call_1", "type": "function", "function": {"name": "a", "arguments": "{}"}}
     turns = [*HELLO, {"role": "assistant", "content": None, "tool_calls": [call]}]
     turns.append({"role": "tool", "tool_call_id": "call_1", "content": "x"})
     body = {"model": "m", "messages": turns, name: None}
     await Client(json.dumps(body).encode()).run(middleware(app, **guard))
-    assert json.loads(app.bodies[0]) == body
+    assert json.loads(app.raw[0]) == body
 
 
 @pytest.mark.parametrize("number", ["1" * 5000, "1e999", "-0"])
 async def test_numbers_of_any_size_pass_a_guard(number: str) -> None:
-    app = Noted()
+    app = noted()
     body = json.dumps({"model": "m", "messages": HELLO, "note": "a tool", "n": 0}, indent=1)
     made = await Client(body.replace('"n": 0', f'"n": {number}').encode()).run(middleware(app, **GUARDS[0]))
     assert made.status == 200
-    assert number.encode() in app.bodies[0]
+    assert number.encode() in app.raw[0]
 
 
 @pytest.mark.parametrize(
@@ -277,19 +263,19 @@ async def test_numbers_of_any_size_pass_a_guard(number: str) -> None:
 )
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat"])
 async def test_tools_do_not_pass_a_guard_in_a_charset_that_the_app_may_read(path: str, charset: str) -> None:
-    app = Noted()
+    app = noted()
     kind = f"application/json; charset={charset}".encode()
     made = await Client(ask(tools=(), **OTHERS), path=path, headers=[(b"content-type", kind)]).run(
         middleware(app, **GUARDS[0])
     )
     assert made.status == 403
     assert "charset" in made.json["error"]["message"]
-    assert not app.bodies
+    assert not app.raw
     extended: Headers = [(b"content-type", b"application/json; charset*=utf-8''utf-7")]
     assert (
         await Client(ask(tools=(), **OTHERS), path=path, headers=extended).run(middleware(app, **GUARDS[0]))
     ).status == 403
-    assert not app.bodies
+    assert not app.raw
 
 
 @pytest.mark.parametrize(
@@ -303,10 +289,10 @@ async def test_tools_do_not_pass_a_guard_in_a_charset_that_the_app_may_read(path
     ],
 )
 async def test_what_holds_no_tools_passes_a_guard_to_the_byte(path: str, body: bytes) -> None:
-    app = Noted()
+    app = noted()
     made = await Client(body, path=path).run(middleware(app, faces="chat", **GUARDS[0]))
     assert made.status == 200
-    assert app.bodies == [body]
+    assert app.raw == [body]
 
 
 MEDIA = [
@@ -317,7 +303,7 @@ MEDIA = [
 
 @pytest.mark.parametrize("path", MEDIA)
 async def test_recordings_and_pictures_pass_a_guard_unread(path: str) -> None:
-    app = Noted()
+    app = noted()
     made = await Client(b"--x\r\n\r\ntool\0\0\r\n--x--", path=path).run(middleware(app, **GUARDS[0]))
     assert made.status == 200
 
@@ -331,22 +317,22 @@ async def test_recordings_and_pictures_pass_a_guard_unread(path: str) -> None:
     ],
 )  # fmt: skip
 async def test_no_other_path_escapes_the_guard_as_media(path: str) -> None:
-    app = Noted()
+    app = noted()
     made = await Client(ask(), path=path).run(middleware(app, **GUARDS[0]))
     assert made.status == 403
-    assert not app.bodies
+    assert not app.raw
 
 
 async def test_without_a_guard_other_apis_pass_unread() -> None:
-    app = Noted()
+    app = noted()
     assert not is_guarded(Settings())
     made = await Client(ask(), path="/api/chat").run(middleware(app))
     assert made.status == 200
-    assert app.bodies == [ask()]
+    assert app.raw == [ask()]
 
 
 async def test_a_websocket_does_not_pass_a_guard() -> None:
-    app = Noted()
+    app = noted()
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -360,14 +346,14 @@ async def test_a_websocket_does_not_pass_a_guard() -> None:
 
 
 async def test_vllms_invocations_are_read_where_paths_name_them() -> None:
-    app, other = Noted(), b'{"model": "m", "prompt": "x"}'
+    app, other = noted(), b'{"model": "m", "prompt": "x"}'
     read = middleware(app, paths="/chat/completions,/invocations", max_tools=9)
     await Client(ask(), path="/invocations", headers=[JSON_TYPE]).run(read)
     made = await Client(other, path="/invocations", headers=[JSON_TYPE]).run(read)
     assert made.status == 200
-    chat = json.loads(app.bodies[0])
+    chat = json.loads(app.raw[0])
     assert "tools" not in chat
     assert TOOL["function"]["name"] in chat["messages"][0]["content"]
-    assert app.bodies[1] == other  # a text completion, which vLLM takes there too
+    assert app.raw[1] == other  # a text completion, which vLLM takes there too
     refused = await Client(ask(tools=[TOOL] * 10), path="/invocations", headers=[JSON_TYPE]).run(read)
-    assert (refused.status, len(app.bodies)) == (400, 2)
+    assert (refused.status, len(app.raw)) == (400, 2)

@@ -8,22 +8,17 @@ import re
 import socket
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
+from tests.helpers.asgi_client import Backend, close
 from tests.helpers.fakes import Refusal, TextBackend, write_calls
 
 from .proxy_servers import ask as drive
 from .proxy_servers import proxy_around, raw_upstream, read_request, scope_of, serving
 from .routing import TOOL, Proxies, ask, chat, error_of, table
-
-
-@pytest.fixture
-def proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proxies:
-    return Proxies(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -40,21 +35,13 @@ def values_of(headers: list[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
     return [value for key, value in headers if key == name]
 
 
-class Inner:
-    """Answers 200 and keeps the request's id."""
+def inner(*headers: tuple[bytes, bytes], pieces: tuple[bytes, ...] = (b"ok",)) -> Backend:
+    """Answers 200."""
+    return Backend(*pieces, b"", headers=list(headers))
 
-    def __init__(self, *headers: tuple[bytes, bytes], pieces: tuple[bytes, ...] = (b"ok",)) -> None:
-        self.headers = list(headers)
-        self.pieces = pieces
-        self.ids: list[bytes] = []
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.ids += values_of(scope["headers"], b"x-request-id")
-        await receive()
-        await send({"type": "http.response.start", "status": 200, "headers": self.headers})
-        for piece in self.pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+def ids(app: Backend) -> list[bytes]:
+    return [value for scope in app.scopes for value in values_of(scope["headers"], b"x-request-id")]
 
 
 # --- ids
@@ -62,24 +49,24 @@ class Inner:
 
 @pytest.mark.parametrize("shown", [b"abc-123", b"req_0F:1/2+3=", b"x" * 128])
 async def test_a_sane_id_goes_on_and_comes_back(shown: bytes) -> None:
-    inner = Inner()
-    answer = await drive(proxy_around(inner, access_log="off"), scope_of(headers=[(b"X-Request-Id", shown)]))
-    assert inner.ids == values_of(answer.headers, b"x-request-id") == [shown]
+    app = inner()
+    answer = await drive(proxy_around(app), scope_of(headers=[(b"X-Request-Id", shown)]))
+    assert ids(app) == values_of(answer.headers, b"x-request-id") == [shown]
 
 
 @pytest.mark.parametrize("shown", [[], [b""], [b"x" * 129], [b"a b"], [b"a\nb"], [b'"'], [b"\xff"], [b"a", b"b"]])
 async def test_any_other_is_replaced_by_one_of_ours(shown: list[bytes]) -> None:
-    inner = Inner()
+    app = inner()
     headers = [(b"x-request-id", value) for value in shown]
-    answer = await drive(proxy_around(inner, access_log="off"), scope_of(headers=headers))
-    (made,) = inner.ids
+    answer = await drive(proxy_around(app), scope_of(headers=headers))
+    (made,) = ids(app)
     assert re.fullmatch(rb"req_[0-9a-f]{32}", made)
     assert values_of(answer.headers, b"x-request-id") == [made]
 
 
 async def test_an_upstreams_own_id_is_kept_under_another_name() -> None:
-    inner = Inner((b"x-request-id", b"theirs"))
-    answer = await drive(proxy_around(inner, access_log="off"), scope_of(headers=[(b"x-request-id", b"mine")]))
+    app = proxy_around(inner((b"x-request-id", b"theirs")))
+    answer = await drive(app, scope_of(headers=[(b"x-request-id", b"mine")]))
     assert values_of(answer.headers, b"x-request-id") == [b"mine"]
     assert values_of(answer.headers, b"x-upstream-request-id") == [b"theirs"]
 
@@ -172,7 +159,7 @@ async def test_a_line_says_what_happened_and_no_more(proxies: Proxies, log: pyte
 async def test_nobody_writes_a_second_line(style: str, log: pytest.LogCaptureFixture) -> None:
     body = json.dumps(chat('m"\n2026-01-01 status=200 \x1b[31m\u2028é')).encode()
     scope = scope_of("/v1/a%0Ab/\n\x1bc d", method="POST")
-    await drive(proxy_around(Inner(), access_log=style, peek=True), scope, body)
+    await drive(proxy_around(inner(), access_log=style, peek=True), scope, body)
     (line,) = lines(log)
     assert line.isascii()
     assert line.isprintable()
@@ -183,21 +170,15 @@ async def test_nobody_writes_a_second_line(style: str, log: pytest.LogCaptureFix
 
 
 async def test_a_long_name_does_not_fill_the_log(log: pytest.LogCaptureFixture) -> None:
-    app = proxy_around(Inner(), access_log="text", peek=True)
+    app = proxy_around(inner(), access_log="text", peek=True)
     await drive(app, scope_of("/" + "p" * 9999, method="POST"), b'{"model":"x"}')
     assert len(lines(log)[0]) < 600
 
 
 async def test_how_it_ended_is_told(log: pytest.LogCaptureFixture) -> None:
-    async def gone(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"x", "more_body": True})
-
-    async def broken(scope: Scope, receive: Receive, send: Send) -> None:
-        await gone(scope, receive, send)
-        raise LookupError("broken")
-
-    await drive(proxy_around(Inner(), access_log="text"), scope_of())
+    gone = Backend(b"x", more=True)
+    broken = Backend(b"x", more=True, error=LookupError("broken"))
+    await drive(proxy_around(inner(), access_log="text"), scope_of())
     await drive(proxy_around(gone, access_log="text"), scope_of())
     with pytest.raises(LookupError):
         await drive(proxy_around(broken, access_log="text"), scope_of())
@@ -207,16 +188,11 @@ async def test_how_it_ended_is_told(log: pytest.LogCaptureFixture) -> None:
 async def test_off_is_silent_and_other_scopes_pass(log: pytest.LogCaptureFixture) -> None:
     seen: list[str] = []
 
-    async def inner(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
         seen.append(scope["type"])
 
-    async def receive() -> Message:
-        return {"type": "lifespan.shutdown"}
-
-    async def send(message: Message) -> None: ...
-
-    await proxy_around(inner, access_log="text")({"type": "lifespan"}, receive, send)
-    await drive(proxy_around(Inner(), access_log="off"), scope_of())
+    await close(proxy_around(app, access_log="text"))
+    await drive(proxy_around(inner(), access_log="off"), scope_of())
     assert seen == ["lifespan"]
     assert lines(log) == []
 
@@ -258,7 +234,7 @@ async def test_the_tokens_of_an_answer_are_told(
     body = answer.encode()
     # Cut near its end only: usage is looked for in the last pieces.
     pieces = (body[:-cut], body[-cut:]) if cut < len(body) else (body,)
-    await drive(proxy_around(Inner(pieces=pieces), access_log="json"), scope_of())
+    await drive(proxy_around(inner(pieces=pieces), access_log="json"), scope_of())
     row = json.loads(lines(log)[0])
     assert (row["prompt_tokens"], row["completion_tokens"]) == seen
 
@@ -282,18 +258,9 @@ async def test_the_model_of_a_large_body_is_told(pieces: int, log: pytest.LogCap
     size = len(body) // pieces + 1
     parts = [body[at : at + size] for at in range(0, len(body), size)]
 
-    async def reads(scope: Scope, receive: Receive, send: Send) -> None:
-        received = b""
-        while True:
-            message = await receive()
-            received += message["body"]
-            if not message["more_body"]:
-                break
-        assert received == body
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
-    await drive(proxy_around(reads, access_log="json", peek=True), scope_of(method="POST"), *parts)
+    app = inner()
+    await drive(proxy_around(app, access_log="json", peek=True), scope_of(method="POST"), *parts)
+    assert app.raw == [body]
     assert json.loads(lines(log)[0])["model"] == "late"
 
 
@@ -302,7 +269,7 @@ NAMELESS = [b'{"model": "a"', b"[1]", b'{"model": 3}', b" ", b"\xff", b'{"model"
 
 @pytest.mark.parametrize("body", NAMELESS, ids=range(6))
 async def test_what_names_no_model_has_none(body: bytes, log: pytest.LogCaptureFixture) -> None:
-    await drive(proxy_around(Inner(), access_log="json", peek=True), scope_of(method="POST"), body)
+    await drive(proxy_around(inner(), access_log="json", peek=True), scope_of(method="POST"), body)
     assert json.loads(lines(log)[0])["model"] is None
 
 

@@ -18,13 +18,11 @@ from tests.helpers.asgi_client import (
     JSON_TYPE,
     SSE_TYPE,
     App,
+    Backend,
     Client,
-    Receive,
-    Scope,
-    Send,
     ask,
+    close,
     middleware,
-    read_body,
 )
 from tests.helpers.stream_rules import Answered, check_error, check_stream, check_whole
 from tests.helpers.thorough import places
@@ -62,20 +60,10 @@ class EngineDiedError(Exception):
     """What an app raises in the middle."""
 
 
-class Dies:
+def dies(body: bytes, count: int, how: str, kind: tuple[bytes, bytes]) -> Backend:
     """An app that sends the first `count` bytes of an answer and then returns, ends or raises."""
-
-    def __init__(self, body: bytes, count: int, how: str, kind: tuple[bytes, bytes]) -> None:
-        self.body = body[:count]
-        self.how = how
-        self.kind = kind
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await read_body(receive)
-        await send({"type": "http.response.start", "status": 200, "headers": [self.kind]})
-        await send({"type": "http.response.body", "body": self.body, "more_body": self.how != "ends"})
-        if self.how == "raises":
-            raise EngineDiedError
+    error = EngineDiedError if how == "raises" else None
+    return Backend(body[:count], headers=[kind], more=how != "ends", error=error)
 
 
 async def answer_of(app: App, body: bytes) -> Client:
@@ -140,7 +128,7 @@ def conserved(answer: Answered, seen: int) -> None:
 async def test_an_app_that_dies_after_any_byte_of_its_stream(how: str) -> None:
     body = b"".join(EVENTS)
     for count in places(len(body) + 1, how):
-        made = await answer_of(middleware(Dies(body, count, how, SSE_TYPE)), ask())
+        made = await answer_of(middleware(dies(body, count, how, SSE_TYPE)), ask())
         answer = judge(made, EVENTS, count, own_ids=True)
         if answer is not None:
             conserved(answer, received(EVENTS, count))
@@ -151,7 +139,7 @@ async def test_an_app_that_dies_after_any_byte_of_its_stream(how: str) -> None:
 async def test_an_app_with_calls_of_its_own_that_dies_after_any_byte(how: str) -> None:
     body = b"".join(NATIVE)
     for count in places(len(body) + 1, how):
-        made = await answer_of(middleware(Dies(body, count, how, SSE_TYPE), mode="native"), ask())
+        made = await answer_of(middleware(dies(body, count, how, SSE_TYPE), mode="native"), ask())
         judge(made, NATIVE, count, own_ids=False)
 
 
@@ -159,7 +147,7 @@ async def test_an_app_with_calls_of_its_own_that_dies_after_any_byte(how: str) -
 @pytest.mark.parametrize("how", ["returns", "ends", "raises"])
 async def test_an_app_that_dies_after_any_byte_of_its_whole_answer(how: str, stream_it: bool) -> None:
     for count in places(len(WHOLE) + 1, how):
-        made = await answer_of(middleware(Dies(WHOLE, count, how, JSON_TYPE)), ask(stream=stream_it))
+        made = await answer_of(middleware(dies(WHOLE, count, how, JSON_TYPE)), ask(stream=stream_it))
         if count == len(WHOLE) and how != "raises":
             answer = check_stream(made.body) if stream_it else check_whole(made.json)
             assert answer.only.named_calls == [("weather", ARGUMENTS)]
@@ -173,7 +161,7 @@ async def test_an_app_that_dies_after_any_byte_of_its_whole_answer(how: str, str
 async def test_a_call_that_is_held_never_leaves_half(policy: dict[str, Any]) -> None:
     body = b"".join(EVENTS)
     for count in places(len(body), str(policy)):
-        made = await answer_of(middleware(Dies(body, count, "returns", SSE_TYPE), **policy), ask())
+        made = await answer_of(middleware(dies(body, count, "returns", SSE_TYPE), **policy), ask())
         if made.status == 200:
             answer = check_stream(made.body, error=b'"error"' in made.body)
             calls = answer.only.named_calls if answer.choices else []
@@ -275,19 +263,7 @@ async def test_a_connection_that_closes_after_any_byte_of_the_wire_is_never_take
                 assert SMALL.startswith(made.body.partition(b'data: {"error"')[0].rstrip(b"\n"))
             else:
                 assert made.body.strip() == SMALL.strip()
-        await closed(app)
-
-
-async def closed(app: Forwarder) -> None:
-    """The app's lifespan is over."""
-    messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-
-    async def receive() -> Any:
-        return messages.pop(0)
-
-    async def send(message: Any) -> None: ...
-
-    await app({"type": "lifespan"}, receive, send)
+        await close(app)
 
 
 # -- lengths that are wrong ----------------------------------------------------------------------------------------
@@ -310,7 +286,7 @@ async def test_a_length_that_is_wrong_is_an_error_and_nothing_hangs(stream_it: b
     async with raw_upstream(talk) as address:
         proxy = Forwarder(address, timeout=PATIENCE)
         made = await Client(ask(stream=stream_it)).run(middleware(proxy))
-        await closed(proxy)
+        await close(proxy)
     if not stream_it:
         assert (made.status, check_error(made.json)["code"]) == (502, "upstream_error")
     elif wrong > 0:

@@ -8,16 +8,14 @@ import json
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from tests.helpers.asgi_client import Backend
 from toolcall_middleware import SettingsError, create_proxy
 from toolcall_middleware.hosts.http.cors import is_loopback
 from toolcall_middleware.hosts.proxy.app import Keys
 
 from .proxy_servers import ask, client_of, proxy_around, raw_upstream, read_request, scope_of, serving
 
-
-async def inner(scope: Scope, receive: Receive, send: Send) -> None:
-    await send({"type": "http.response.start", "status": 299, "headers": []})
-    await send({"type": "http.response.body", "body": b"inner", "more_body": False})
+inner = Backend(b"inner", status=299, headers=[])
 
 
 async def never(scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,16 +116,11 @@ async def test_a_client_cannot_say_whose_it_is() -> None:
 )
 async def test_no_other_key_than_the_one_that_opened_says_who_asks(shown: list[tuple[bytes, bytes]]) -> None:
     """Else a client has as many budgets, and settings, as it makes up values for the header that is not compared."""
-    seen: list[Scope] = []
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        seen.append(scope)
-        await inner(scope, receive, send)
-
+    app = Backend(status=299)
     assert (await ask(proxy_around(app, api_keys=KEYS), scope_of(headers=[(b"a", b"b"), *shown]))).status == 299
     told = [(b"a", b"b"), (b"authorization", b"Bearer sk-one"), (b"x-api-key", b"sk-one")]
     assert [
-        pair for pair in seen[0]["headers"] if pair in told or pair[0].lower() in {b"authorization", b"x-api-key"}
+        pair for pair in app.scopes[0]["headers"] if pair in told or pair[0].lower() in {b"authorization", b"x-api-key"}
     ] == told
 
 

@@ -49,26 +49,9 @@ class BrokenError(Exception):
     """What a broken app raises."""
 
 
-class Broken:
+def broken(*parts: bytes, **options: Any) -> Backend:
     """Sends a start and some parts, and raises."""
-
-    def __init__(
-        self, *parts: bytes, start: bool = True, last: bool = False, error: type[Exception] = BrokenError
-    ) -> None:
-        self.parts = parts
-        self.start = start
-        self.last = last
-        self.error = error
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await read_body(receive)
-        if self.start:
-            await send({"type": "http.response.start", "status": 200, "headers": [SSE_TYPE]})
-        for part in self.parts:
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-        if self.last:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        raise self.error("broken")
+    return Backend(*parts, **{"more": True, "error": BrokenError("broken"), **options})
 
 
 def said(made: Client, **expected: Any) -> Answered:
@@ -81,7 +64,7 @@ def said(made: Client, **expected: Any) -> Answered:
 
 
 @pytest.mark.parametrize("stream_it", [True, False])
-@pytest.mark.parametrize("app", [Broken(start=False), Broken(), Broken(b"da"), Broken(b"  ")], ids=range(4))
+@pytest.mark.parametrize("app", [broken(start=False), broken(), broken(b"da"), broken(b"  ")], ids=range(4))
 async def test_an_app_that_raises_before_there_is_an_answer_is_the_servers_matter(app: App, stream_it: bool) -> None:
     made = Client(ask(stream=stream_it))
     with pytest.raises(BrokenError):
@@ -92,14 +75,14 @@ async def test_an_app_that_raises_before_there_is_an_answer_is_the_servers_matte
 async def test_an_app_that_raises_while_its_whole_answer_is_collected_is_the_servers_matter() -> None:
     made = Client(ask(stream=False))
     with pytest.raises(BrokenError):
-        await made.run(middleware(Broken(b'{"choices":')))
+        await made.run(middleware(broken(b'{"choices":')))
     assert not made.started
 
 
 async def test_an_app_that_raises_in_its_stream_ends_in_an_error_event_and_the_servers_log() -> None:
     made = Client(ask())
     with pytest.raises(BrokenError):
-        await made.run(middleware(Broken(*BEGUN)))
+        await made.run(middleware(broken(*BEGUN)))
     answer = said(made)
     assert (answer.only.content, answer.only.finish_reason) == ("Hi ```json\n", None)
     assert answer.error is not None
@@ -109,7 +92,7 @@ async def test_an_app_that_raises_in_its_stream_ends_in_an_error_event_and_the_s
 async def test_an_app_that_raises_in_a_call_leaves_the_call_open() -> None:
     made = Client(ask())
     with pytest.raises(BrokenError):
-        await made.run(middleware(Broken(*BEGUN, event(says(CALL[:-10])[0]))))
+        await made.run(middleware(broken(*BEGUN, event(says(CALL[:-10])[0]))))
     answer = said(made)
     assert [call.name for call in answer.only.calls] == ["weather"]
     assert answer.only.finish_reason is None
@@ -118,7 +101,7 @@ async def test_an_app_that_raises_in_a_call_leaves_the_call_open() -> None:
 async def test_an_app_that_raises_after_its_answer_changes_nothing_for_the_client() -> None:
     made = Client(ask())
     with pytest.raises(BrokenError):
-        await made.run(middleware(Broken(stream(role(), *says(BLOCK), FINISH), last=True)))
+        await made.run(middleware(broken(stream(role(), *says(BLOCK), FINISH), more=False)))
     assert made.complete
     assert len(check_stream(made.body).only.calls) == 1
 
@@ -128,7 +111,7 @@ async def test_an_app_that_raises_because_it_was_stopped_is_no_error_and_any_oth
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await Broken(*parts, *parts)(scope, receive, send)
+            await broken(*parts, *parts)(scope, receive, send)
         except OSError as error:
             raise RuntimeError("something of its own") from error
 
@@ -137,7 +120,7 @@ async def test_an_app_that_raises_because_it_was_stopped_is_no_error_and_any_oth
 
     async def careless(scope: Scope, receive: Receive, send: Send) -> None:
         with contextlib.suppress(OSError):
-            await Broken(*parts, *parts)(scope, receive, send)
+            await broken(*parts, *parts)(scope, receive, send)
         raise BrokenError
 
     made = Client(single)
@@ -152,7 +135,7 @@ async def test_exception_groups_of_our_own_are_no_error_and_mixed_ones_are() -> 
     def app(*more: Exception) -> App:
         async def grouped(scope: Scope, receive: Receive, send: Send) -> None:
             try:
-                await Broken(*parts)(scope, receive, send)
+                await broken(*parts)(scope, receive, send)
             except OSError as error:
                 raise ExceptionGroup("tasks", [error, *more]) from None
 
@@ -165,17 +148,11 @@ async def test_exception_groups_of_our_own_are_no_error_and_mixed_ones_are() -> 
 
 
 async def test_an_app_may_say_itself_what_the_client_is_told() -> None:
-    class Told(Broken):
-        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-            try:
-                await super().__call__(scope, receive, send)
-            except BrokenError:
-                raise ToolCallError("upstream_timeout", "too slow") from None
-
+    slow = ToolCallError("upstream_timeout", "too slow")
     for parts in ((), (b"",)):
-        made = await Client(ask()).run(middleware(Told(*parts)))
+        made = await Client(ask()).run(middleware(broken(*parts, error=slow)))
         assert (made.status, check_error(made.json)["message"]) == (504, "too slow")
-    made = await Client(ask()).run(middleware(Told(*BEGUN)))
+    made = await Client(ask()).run(middleware(broken(*BEGUN, error=slow)))
     answer = said(made)
     assert answer.error is not None
     assert (answer.only.content, answer.error["code"]) == ("Hi ```json\n", "upstream_timeout")
@@ -189,7 +166,7 @@ async def test_an_app_that_raises_when_the_client_has_gone_too_raises_its_own() 
     made = Client(ask())
     made.on_send = gone
     with pytest.raises(BrokenError):
-        await made.run(middleware(Broken(*BEGUN[:2])))
+        await made.run(middleware(broken(*BEGUN[:2])))
 
 
 # -- apps that end too early ---------------------------------------------------------------------------------------
@@ -784,7 +761,7 @@ COUNTED = ask(tools=(), stream_options={"include_usage": True})
 async def test_an_app_that_fails_without_tools_fails_as_without_us() -> None:
     made = Client(COUNTED)
     with pytest.raises(BrokenError):
-        await made.run(middleware(Broken(*BEGUN, b'data: {"x"')))
+        await made.run(middleware(broken(*BEGUN, b'data: {"x"')))
     assert made.body == b"".join(BEGUN) + b'data: {"x"'
     assert not made.complete
     made = await Client(COUNTED).run(middleware(Backend(*BEGUN, b'data: {"x"', more=True)))
@@ -792,7 +769,7 @@ async def test_an_app_that_fails_without_tools_fails_as_without_us() -> None:
     assert not made.complete
     made = Client(COUNTED)
     with pytest.raises(BrokenError):
-        await made.run(middleware(Broken(start=False)))
+        await made.run(middleware(broken(start=False)))
     assert not made.started
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.types import Receive, Scope, Send
 
-from tests.helpers.asgi_client import read_body
+from tests.helpers.asgi_client import Backend
 from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware.observe.json_log import JsonFormatter
 
@@ -22,26 +20,9 @@ PAGE = b"""<!DOCTYPE html><html><head><title>502 Bad Gateway</title><style>body 
 <body><h1>502 Bad Gateway</h1><script>alert("x")</script><p>nginx &amp; friends</p></body></html>"""
 
 
-@pytest.fixture
-def proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proxies:
-    return Proxies(tmp_path, monkeypatch)
-
-
-class Refuses:
+def refuses(status: int, body: bytes, *headers: tuple[bytes, bytes]) -> Backend:
     """An upstream that answers everything with one error."""
-
-    def __init__(self, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-        self.status, self.body, self.headers = status, body, list(headers)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            for phase in ("startup", "shutdown"):
-                await receive()
-                await send({"type": f"lifespan.{phase}.complete"})
-            return
-        await read_body(receive)
-        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-        await send({"type": "http.response.body", "body": self.body})
+    return Backend(body, status=status, headers=list(headers))
 
 
 def said(caplog: pytest.LogCaptureFixture, event: str) -> list[tuple[str, dict[str, Any]]]:
@@ -55,7 +36,7 @@ def said(caplog: pytest.LogCaptureFixture, event: str) -> list[tuple[str, dict[s
 
 
 async def refused(
-    app: Refuses, proxies: Proxies, caplog: pytest.LogCaptureFixture, url: str = "/v1", **settings: Any
+    app: Backend, proxies: Proxies, caplog: pytest.LogCaptureFixture, url: str = "/v1", **settings: Any
 ) -> tuple[str, dict[str, Any], Any]:
     caplog.set_level(logging.DEBUG)
     async with serving(app) as address, proxies.running(table(f"{address}{url}", name="local"), **settings) as client:
@@ -67,17 +48,17 @@ async def refused(
 @pytest.mark.parametrize(
     ("app", "says"),
     [
-        (Refuses(400, b'{"error": {"message": "max_tokens is\\n too large", "type": "x"}}'), "max_tokens is too large"),
-        (Refuses(404, b'{"detail": "Not Found"}'), "Not Found"),
-        (Refuses(502, PAGE, (b"content-type", b"text/html")), "502 Bad Gateway; nginx & friends"),
-        (Refuses(503, gzip.compress(b'{"error": "busy"}'), (b"content-encoding", b"gzip")), "busy"),
-        (Refuses(500, b"no \x1b[2J" + b"x" * 500), "no \\x1b[2J" + "x" * 188),
-        (Refuses(400, b'{"error": "wrong key sk-hunter22222"}'), "wrong key ***"),
-        (Refuses(429, b""), "The backend answered with status 429 and no text."),
+        (refuses(400, b'{"error": {"message": "max_tokens is\\n too large", "type": "x"}}'), "max_tokens is too large"),
+        (refuses(404, b'{"detail": "Not Found"}'), "Not Found"),
+        (refuses(502, PAGE, (b"content-type", b"text/html")), "502 Bad Gateway; nginx & friends"),
+        (refuses(503, gzip.compress(b'{"error": "busy"}'), (b"content-encoding", b"gzip")), "busy"),
+        (refuses(500, b"no \x1b[2J" + b"x" * 500), "no \\x1b[2J" + "x" * 188),
+        (refuses(400, b'{"error": "wrong key sk-hunter22222"}'), "wrong key ***"),
+        (refuses(429, b""), "The backend answered with status 429 and no text."),
     ],
 )
 async def test_why_an_upstream_refused_is_one_warning(
-    app: Refuses, says: str, proxies: Proxies, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    app: Backend, says: str, proxies: Proxies, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG)
     extra = {"key": "sk-hunter22222", "upstream_retries": 0}
@@ -94,7 +75,7 @@ async def test_why_an_upstream_refused_is_one_warning(
 
 
 async def test_a_setting_hides_the_words(proxies: Proxies, caplog: pytest.LogCaptureFixture) -> None:
-    app = Refuses(400, b'{"error": "Alice is 40"}')
+    app = refuses(400, b'{"error": "Alice is 40"}')
     line, fields, _ = await refused(app, proxies, caplog, log_upstream_errors="false")
     assert fields["says"] == ""
     assert "Alice" not in line
@@ -103,13 +84,13 @@ async def test_a_setting_hides_the_words(proxies: Proxies, caplog: pytest.LogCap
 async def test_an_address_without_its_version_is_named_as_the_cure(
     proxies: Proxies, caplog: pytest.LogCaptureFixture
 ) -> None:
-    line, _, answer = await refused(Refuses(404, b'{"detail": "Not Found"}'), proxies, caplog, url="")
+    line, _, answer = await refused(refuses(404, b'{"detail": "Not Found"}'), proxies, caplog, url="")
     assert "Is /v1 missing in the upstream's address, http://127.0.0.1:" in line
     assert "Is /v1 missing in the upstream's address" in error_of(answer)["message"]
 
 
 async def test_an_html_page_reaches_the_client_as_its_words(proxies: Proxies, caplog: pytest.LogCaptureFixture) -> None:
-    _, _, answer = await refused(Refuses(502, PAGE, (b"content-type", b"text/html")), proxies, caplog)
+    _, _, answer = await refused(refuses(502, PAGE, (b"content-type", b"text/html")), proxies, caplog)
     assert error_of(answer)["message"] == "502 Bad Gateway; nginx & friends"
 
 
@@ -140,7 +121,7 @@ async def test_calls_refusals_and_decisions_belong_to_a_request(
 
 async def test_a_client_cannot_forge_a_line_by_its_id(proxies: Proxies, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    async with serving(Refuses(400, b"no")) as address, proxies.running(table(f"{address}/v1", name="one")) as client:
+    async with serving(refuses(400, b"no")) as address, proxies.running(table(f"{address}/v1", name="one")) as client:
         await client.post("/v1/chat/completions", json=chat("m"), headers={"x-request-id": "a b; tenant=root"})
     ((line, _),) = said(caplog, "upstream refused")
     assert "root" not in line

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tests.helpers.asgi_client import close
 from tests.helpers.fakes import TextBackend
 from toolcall_middleware.hosts.proxy.app import create_proxy
 
@@ -39,18 +39,6 @@ class Counted:
         if scope["type"] == "http":
             self.asked.append(scope["path"])
         await self.app(scope, receive, send)
-
-
-async def close(app: ASGIApp) -> None:
-    """Closes its connections, as a server does that ends."""
-    told = iter(["lifespan.startup", "lifespan.shutdown"])
-
-    async def receive() -> Message:
-        return {"type": next(told)}
-
-    async def send(_message: Message) -> None: ...
-
-    await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
 
 
 @contextlib.asynccontextmanager
@@ -100,10 +88,10 @@ async def test_readiness_does_not_run_in_a_circle(size: int, monkeypatch: pytest
     assert sum(len(app.asked) for app in apps) == size + 1
 
 
-async def test_a_list_of_models_does_not_run_in_a_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_of_models_does_not_run_in_a_circle(proxies: Proxies) -> None:
     app = Counted()
     async with serving(app) as address:
-        app.app = Proxies(tmp_path, monkeypatch).build(table(f"{address}/v1"))
+        app.app = proxies.build(table(f"{address}/v1"))
         async with client_of(address) as client:
             assert (await client.get("/v1/models")).json()["data"] == []
     assert app.asked == ["/v1/models"] * 2

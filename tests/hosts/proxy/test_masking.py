@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.types import Receive, Scope, Send
 
+from tests.helpers.asgi_client import Backend
 from toolcall_middleware.hosts.proxy.upstream.upstream import Mask, MaskedStream, secrets_of
 
 from ...observe.test_traces import written
 from .proxy_servers import ask, masked, scope_of, serving
-from .routing import Proxies, http, table
+from .routing import Proxies, table
 
 KEY = 'sk-ab/cd"ef+1234567890'
 
@@ -35,20 +35,12 @@ def quoted(key: str) -> dict[str, bytes]:
     }
 
 
-class Says:
+def says(status: int, headers: dict[bytes, bytes], *parts: bytes) -> Backend:
     """An upstream that answers with these parts."""
-
-    def __init__(self, status: int, headers: dict[bytes, bytes], *parts: bytes) -> None:
-        self.status, self.headers, self.parts = status, list(headers.items()), parts
-
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-        for part in self.parts:
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    return Backend(*parts, b"", status=status, headers=list(headers.items()))
 
 
-async def answer_of(app: Says, path: str = "/v1/embeddings") -> Any:
+async def answer_of(app: Backend, path: str = "/v1/embeddings") -> Any:
     return await ask(masked(app, *secrets_of(KEY, None, ())), scope_of(path, method="POST"))
 
 
@@ -61,13 +53,13 @@ async def test_a_key_does_not_come_back(kind: str, form: str, path: str) -> None
     long = b"x" * 300_000 + body + b"y" * 100
     sse = {b"content-type": b"text/event-stream"}
     app = {
-        "whole": Says(401, {}, body),
-        "gzip": Says(401, {b"content-encoding": b"gzip", b"content-length": b"9"}, gzip.compress(body)),
-        "deflate": Says(403, {b"Content-Encoding": b"deflate"}, zlib.compress(body)),
-        "long": Says(500, {}, long[:300_050], long[300_050:]),
-        "long and told": Says(500, {b"content-length": b"%d" % len(long)}, long[:300_040], long[300_040:]),
-        "stream": Says(200, sse, b'data: {"a": 1}\n\n', b"data: " + body + b"\n\n"),
-        "pieces": Says(200, sse, *(body[at : at + 3] for at in range(0, len(body), 3))),
+        "whole": says(401, {}, body),
+        "gzip": says(401, {b"content-encoding": b"gzip", b"content-length": b"9"}, gzip.compress(body)),
+        "deflate": says(403, {b"Content-Encoding": b"deflate"}, zlib.compress(body)),
+        "long": says(500, {}, long[:300_050], long[300_050:]),
+        "long and told": says(500, {b"content-length": b"%d" % len(long)}, long[:300_040], long[300_040:]),
+        "stream": says(200, sse, b'data: {"a": 1}\n\n', b"data: " + body + b"\n\n"),
+        "pieces": says(200, sse, *(body[at : at + 3] for at in range(0, len(body), 3))),
     }[kind]
     answer = await answer_of(app, path)
     assert key not in answer.body
@@ -79,7 +71,7 @@ async def test_a_key_does_not_come_back(kind: str, form: str, path: str) -> None
 
 
 async def test_an_error_in_an_unknown_coding_leaves_without_its_body() -> None:
-    answer = await answer_of(Says(401, {b"content-encoding": b"br"}, b"\x0b" + KEY.encode()))
+    answer = await answer_of(says(401, {b"content-encoding": b"br"}, b"\x0b" + KEY.encode()))
     assert (answer.status, answer.body) == (401, b"")
 
 
@@ -106,7 +98,7 @@ def test_logins_and_the_operators_headers_are_secrets_too() -> None:
 
 async def test_what_holds_no_key_passes_to_the_byte() -> None:
     parts = [b'data: {"a": "s', b'k-a%"}\n\n', b"data: [DONE]\n\n"]
-    answer = await answer_of(Says(200, {b"content-type": b"text/event-stream"}, *parts))
+    answer = await answer_of(says(200, {b"content-type": b"text/event-stream"}, *parts))
     assert answer.body == b"".join(parts)
 
 
@@ -120,15 +112,12 @@ PLAIN_KEY = "sk-ab/cd+1234567890"
         ("/v1/chat/completions", {"type": "function", "function": {"name": "f"}}),
     ],
 )
-async def test_a_trace_holds_no_key_either(
-    path: str, tool: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_trace_holds_no_key_either(path: str, tool: dict[str, Any], tmp_path: Path, proxies: Proxies) -> None:
     """The middleware reads the answer before it is masked for the client."""
     body = b'{"error": {"message": "wrong key %s!"}}' % PLAIN_KEY.encode()
-    upstream = http(Says(401, {b"content-type": b"application/json"}, body))
+    upstream = says(401, {b"content-type": b"application/json"}, body)
     asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}], "tools": [tool]}
     (traces := tmp_path / "traces").mkdir()
-    proxies = Proxies(tmp_path, monkeypatch)
     async with serving(upstream) as address:
         up = table(f"{address}/v1", key=PLAIN_KEY)
         async with proxies.running(up, trace_dir=str(traces)) as client:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message
 
+from tests.helpers.asgi_client import Backend, Client
 from toolcall_middleware.hosts.proxy.upstream.model_alias import AliasedAnswer, model_of, with_model
 
 from .proxy_servers import Answer, ask, masked, scope_of
@@ -121,13 +121,7 @@ def test_the_model_of_a_body() -> None:
 
 
 def refusing(status: int, *pieces: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> ASGIApp:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": status, "headers": list(headers)})
-        for piece in pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    return masked(app, "sk-upstream-key")
+    return masked(Backend(*pieces, b"", status=status, headers=list(headers)), "sk-upstream-key")
 
 
 @pytest.mark.parametrize(
@@ -174,24 +168,9 @@ async def test_what_is_no_error_or_no_message_passes() -> None:
 
 
 async def test_an_error_in_tiny_pieces_takes_no_longer_than_it_has_pieces() -> None:
-    async def drips(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 500, "headers": []})
-        for _ in range(60_000):
-            await send({"type": "http.response.body", "body": b"x", "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
+    drips = Backend(*[b"x"] * 60_000, b"", status=500, headers=[])
     begin = time.process_time()
-    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": []}
-    await masked(drips)(scope, _nothing, send)
+    made = await Client().run(masked(drips))
     assert time.process_time() - begin < 3
-    assert sent[0]["status"] == 500
-    assert len(sent) == 2
-
-
-async def _nothing() -> Any:
-    return {"type": "http.request", "body": b"", "more_body": False}
+    assert made.status == 500
+    assert len(made.got) == 2

@@ -18,10 +18,10 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp
 
 from tests.formats.template import templates
-from tests.helpers.asgi_client import HOST, TOOL, Client, ask
+from tests.helpers.asgi_client import HOST, TOOL, Client, ask, close
 from tests.helpers.fakes import TextBackend, serve, write_calls
 from toolcall_middleware import ToolCallMiddleware, create_proxy, metrics_app
 from toolcall_middleware.hosts.proxy.inspector.store import Store
@@ -65,19 +65,6 @@ async def proxy(backend: tuple[TextBackend, str], monkeypatch: pytest.MonkeyPatc
     yield make
     for app in made:
         await close(app)
-
-
-async def close(app: ASGIApp) -> None:
-    """Its connections, as a server does that ends."""
-    told = iter(["lifespan.startup", "lifespan.shutdown"])
-
-    async def receive() -> Message:
-        return {"type": next(told)}
-
-    async def send(_message: Message) -> None:
-        pass
-
-    await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
 
 
 async def get(app: ASGIApp, path: str, *headers: tuple[bytes, bytes], method: str = "GET") -> Client:
@@ -288,10 +275,9 @@ def written(folder: Path) -> list[Path]:
 
 
 async def test_a_models_label_is_one_that_an_upstream_lists_or_that_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    proxies: Proxies,
 ) -> None:
     backend = TextBackend(lambda _body: "hello", models=("listed-1",))
-    proxies = Proxies(tmp_path, monkeypatch)
     with serve(backend) as base:
         tables = [
             table(f"{base.removesuffix('/v1')}/v1", models=["answers-*"], name="up"),

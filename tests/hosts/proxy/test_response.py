@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from tests.helpers.asgi_client import live
 from toolcall_middleware import ToolCallError
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
@@ -148,7 +149,7 @@ async def test_each_piece_reaches_the_client_before_the_next_is_written() -> Non
 
     async def upstream(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await lifespan(receive, send)
+            await live(receive, send)
             return
         headers = [(b"content-type", b"text/event-stream")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -169,18 +170,12 @@ async def test_each_piece_reaches_the_client_before_the_next_is_written() -> Non
     assert events == [b"data: 0\n\n", b"data: 1\n\n", b"data: 2\n\n"]
 
 
-async def lifespan(receive: Receive, send: Send) -> None:
-    for event in ("startup", "shutdown"):
-        await receive()
-        await send({"type": f"lifespan.{event}.complete"})
-
-
 def endless(gone: asyncio.Event) -> Any:
     """An upstream that writes one event and then waits until its client is gone."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await lifespan(receive, send)
+            await live(receive, send)
             return
         headers = [(b"content-type", b"text/event-stream")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -8,7 +8,6 @@ import random
 import re
 import socket
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,6 +15,7 @@ import openai
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from tests.helpers.asgi_client import JSON_TYPE, Backend
 from tests.helpers.fakes import Answer, Refusal, TextBackend, write_calls
 from toolcall_middleware import Settings, create_proxy
 from toolcall_middleware.hosts.proxy.router import Router
@@ -25,11 +25,6 @@ from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 from .proxy_servers import PATIENCE, raw_upstream, read_request, scope_of, serving
 from .proxy_servers import ask as drive
 from .routing import TOOL, Proxies, ask, chat, error_of, http, said, table
-
-
-@pytest.fixture
-def proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proxies:
-    return Proxies(tmp_path, monkeypatch)
 
 
 def closed_port() -> str:
@@ -63,14 +58,8 @@ async def test_the_model_says_who_answers(proxies: Proxies) -> None:
 
 
 async def test_a_request_for_no_model_goes_to_the_first_upstream(proxies: Proxies) -> None:
-    asked: list[str] = []
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        asked.append(scope["path"])
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"first"})
-
-    async with serving(http(app)) as first, serving(says("x")) as second:
+    app = Backend(b"first")
+    async with serving(app) as first, serving(says("x")) as second:
         tables = table(f"{first}/v1", models=["a"]), table(f"{second}/v1", models=["b"])
         async with proxies.running(*tables, forward_paths="*") as client:
             got = [
@@ -80,7 +69,12 @@ async def test_a_request_for_no_model_goes_to_the_first_upstream(proxies: Proxie
                 await client.post("/tokenize", content=b"no json"),
             ]
     assert [answer.text for answer in got] == ["first"] * 4
-    assert asked == ["/v1/files", "/v1/embeddings", "/v1/audio/transcriptions", "/tokenize"]
+    assert [scope["path"] for scope in app.scopes] == [
+        "/v1/files",
+        "/v1/embeddings",
+        "/v1/audio/transcriptions",
+        "/tokenize",
+    ]
 
 
 async def test_other_paths_with_a_model_go_by_it_too(proxies: Proxies) -> None:
@@ -212,14 +206,8 @@ async def test_no_other_refusal_is_passed_over_and_the_last_one_is_told(proxies:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("api", ["anthropic", "google"])
 async def test_a_provider_with_another_api_is_passed_over_too(api: str, proxies: Proxies, *, stream: bool) -> None:
-    asked: list[str] = []
-
-    async def overloaded(scope: Scope, receive: Receive, send: Send) -> None:
-        asked.append(scope["path"])
-        await send({"type": "http.response.start", "status": 503, "headers": [(b"content-type", b"application/json")]})
-        await send({"type": "http.response.body", "body": b'{"error": {"message": "Overloaded"}}'})
-
-    async with serving(http(overloaded)) as first, serving(says("free")) as second:
+    overloaded = Backend(b'{"error": {"message": "Overloaded"}}', status=503, headers=[JSON_TYPE])
+    async with serving(overloaded) as first, serving(says("free")) as second:
         tables = (
             table(first, name="a", api=api, key="sk-provider"),
             table(closed_port(), name="b", api=api, key="sk-provider"),
@@ -228,7 +216,7 @@ async def test_a_provider_with_another_api_is_passed_over_too(api: str, proxies:
         async with proxies.running(*tables) as client:
             answer = await ask(client, tools=[TOOL], stream=stream)
     assert answer.status_code == 200
-    assert (said(answer), len(asked)) == ("free", 1)
+    assert (said(answer), len(overloaded.scopes)) == ("free", 1)
 
 
 async def test_what_breaks_off_after_its_first_byte_is_not_begun_again(proxies: Proxies) -> None:
@@ -308,28 +296,17 @@ async def test_the_models_are_those_that_can_be_asked_for(proxies: Proxies) -> N
 
 
 async def test_an_upstreams_list_is_asked_for_once_in_some_seconds(proxies: Proxies) -> None:
-    asked: list[bytes] = []
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        asked.extend(value for name, value in scope["headers"] if name == b"authorization")
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
-        await send({"type": "http.response.body", "body": b'{"data": [{"id": "a"}, {"no": "id"}, 3]}'})
-
-    async with (
-        serving(http(app)) as address,
-        proxies.running(table(f"{address}/v1")) as client,
-    ):
+    app = Backend(b'{"data": [{"id": "a"}, {"no": "id"}, 3]}', headers=[JSON_TYPE])
+    async with serving(app) as address, proxies.running(table(f"{address}/v1")) as client:
         for key in ("one", "one", "two"):
             answer = await client.get("/v1/models", headers={"authorization": f"Bearer {key}"})
             assert [entry["id"] for entry in answer.json()["data"]] == ["a"]
-        asked_by_clients = list(asked)
-        asked.clear()
         async with proxies.running(table(f"{address}/v1", key="sk-own")) as other:
             for key in ("one", "two"):
                 await other.get("/v1/models", headers={"authorization": f"Bearer {key}"})
     # What one client may see, by its own key, is not shown to another.
-    assert asked_by_clients == [b"Bearer one", b"Bearer two"]
-    assert asked == [b"Bearer sk-own"]
+    asked = [dict(scope["headers"])[b"authorization"] for scope in app.scopes]
+    assert asked == [b"Bearer one", b"Bearer two", b"Bearer sk-own"]
 
 
 # --- bounds

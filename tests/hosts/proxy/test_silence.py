@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +18,6 @@ from .proxy_servers import raw_upstream, read_request, scope_of, serving
 from .routing import TOOL, Proxies, ask, said, table
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-
-
-@pytest.fixture
-def proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proxies:
-    return Proxies(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("tools", [True, False])

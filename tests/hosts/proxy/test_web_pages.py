@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 
-from tests.helpers.asgi_client import JSON_TYPE, TOOL, Client, ask, middleware
+from tests.helpers.asgi_client import JSON_TYPE, TOOL, Backend, Client, ask, middleware
 from toolcall_middleware import Settings, create_proxy
 from toolcall_middleware.hosts.proxy.app import Proxy
 from toolcall_middleware.hosts.proxy.upstream.upstream import Upstream, UpstreamConfig
@@ -19,11 +18,7 @@ from .proxy_servers import PATIENCE, scope_of
 from .proxy_servers import ask as drive
 from .routing import Proxies, table
 
-
-async def inner(_scope: Scope, _receive: Receive, send: Send) -> None:
-    headers = [(b"access-control-allow-origin", b"https://upstreams.example")]
-    await send({"type": "http.response.start", "status": 299, "headers": headers})
-    await send({"type": "http.response.body", "body": b"inner"})
+inner = Backend(b"inner", status=299, headers=[(b"access-control-allow-origin", b"https://upstreams.example")])
 
 
 def scope(host: str = "localhost:8080", origin: str | None = None, **more: Any) -> Scope:
@@ -122,16 +117,15 @@ CREDENTIALS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", CREDENTIALS)
 @pytest.mark.parametrize("page", [("evil.example", None), ("localhost", "https://evil.example")])
 async def test_any_credential_closes_the_proxy_to_pages(
-    kind: str, page: tuple[str, str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, page: tuple[str, str | None], proxies: Proxies
 ) -> None:
     plain = table("http://127.0.0.1:2/v1", models=["a"], name="plain")
-    app = Proxies(tmp_path, monkeypatch).build(plain, table(**{"url": "http://127.0.0.1:1/v1", **CREDENTIALS[kind]}))
+    app = proxies.build(plain, table(**{"url": "http://127.0.0.1:1/v1", **CREDENTIALS[kind]}))
     assert (await drive(app, scope(*page), b"{}")).status == 403
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
-async def test_a_credential_that_a_reload_brings_closes_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    proxies = Proxies(tmp_path, monkeypatch)
+async def test_a_credential_that_a_reload_brings_closes_it_too(proxies: Proxies) -> None:
     async with proxies.running(table("http://127.0.0.1:1/v1")) as client:
         assert (await client.get("/health", headers={"host": "evil.example"})).status_code == 502
         proxies.write(table("http://127.0.0.1:1/v1", key="sk-1"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,11 +16,6 @@ from toolcall_middleware.hosts.proxy.app import Proxy
 from .proxy_servers import ask as drive
 from .proxy_servers import scope_of, serving
 from .routing import Proxies, ask, chat, http, table
-
-
-@pytest.fixture
-def proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proxies:
-    return Proxies(tmp_path, monkeypatch)
 
 
 class Noting:
