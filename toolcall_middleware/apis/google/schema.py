@@ -179,9 +179,10 @@ class _Writer:
                 written["anyOf"] = [
                     self.schema(one, f"{path}.{name}[{i}]", depth + 1) for i, one in enumerate(branches)
                 ]
+        only: list[Any] = []
         if "enum" in schema or "const" in schema:
-            self._values(schema, written, path)
-        self._describe(schema, written)
+            only = self._values(schema, written, path)
+        self._describe(schema, written, only)
         return written
 
     def _type(self, schema: Schema, written: Schema, path: str) -> None:
@@ -196,12 +197,15 @@ class _Writer:
             names = [*names, "null"]
         written["type"] = names if len(names) > 1 else names[0]
 
-    def _values(self, schema: Schema, written: Schema, path: str) -> None:
-        """`enum` and `const`, which count only beside the type of the values: a branch for each type."""
+    def _values(self, schema: Schema, written: Schema, path: str) -> list[Any]:
+        """`enum` and `const`, which count only beside the type of the values: a branch for each type.
+
+        Return the values where no keyword can say all of them.
+        """
         values = [schema["const"]] if "const" in schema else _list(schema["enum"])
         if any(type(value) not in _TYPES for value in values):
             self._fault("enum of arrays or objects", f"{path}.enum")
-            return
+            return []
         self._allowance.take(cost=sum(len(value) if isinstance(value, str) else 8 for value in values) >> 7)
         given = written.pop("type", None)
         allowed = given if isinstance(given, list) else [given]
@@ -211,13 +215,16 @@ class _Writer:
             if given is None or kind in allowed or (kind in _LISTED - {"string"} and "number" in allowed):
                 listed.setdefault(kind, []).append(value)
         branches: list[Schema] = []
+        unsaid = False
         for kind, own in listed.items():
             # Google lists strings that are not empty, and numbers.
             named = kind in _LISTED and "" not in own
+            unsaid |= not named and (kind == "string" or (kind == "boolean" and len(set(own)) == 1))
             branches.append({"type": kind, **({"enum": list(dict.fromkeys(own))} if named else {})})
         if not branches:
             self._fault("schema that nothing fits", path)
         written |= branches[0] if len(branches) == 1 else {"anyOf": branches}
+        return [value for own in listed.values() for value in own] if unsaid else []
 
     def _items(self, schema: Schema, written: Schema, path: str, depth: int) -> None:
         items: Any = schema.get("items")
@@ -258,17 +265,23 @@ class _Writer:
         elif others is not None:
             written["additionalProperties"] = self.schema(others, f"{path}.additionalProperties", depth + 1)
 
-    def _describe(self, schema: Schema, written: Schema) -> None:
-        """`format`, `title` and `description`, with the limits that have no keyword there."""
+    def _describe(self, schema: Schema, written: Schema, only: list[Any]) -> None:
+        """`format`, `title` and `description`, with the limits and the values (`only`) that no keyword can say."""
         if isinstance(schema.get("format"), str) and schema["format"] in _FORMATS:
             written["format"] = schema["format"]
         limits = {name: schema[name] for name in _DESCRIBED if name not in written and name in schema}
-        told = {name: json.dumps(value, ensure_ascii=False) for name, value in limits.items() if _is_short(value)}
+        told = [f"{name}: {_spelled(value)}" for name, value in limits.items() if _is_short(value)]
+        if only:
+            told.append(f"only {', '.join(map(_spelled, only))}")
         title, text = (str(schema.get(name) or "") for name in ("title", "description"))
         if told:
-            text = f"{text} ({', '.join(f'{name}: {value}' for name, value in told.items())})".lstrip()
+            text = f"{text} ({', '.join(told)})".lstrip()
         self._allowance.take(cost=len(title) + len(text) >> 7)
         written |= {name: said for name, said in (("title", title), ("description", text)) if said}
+
+
+def _spelled(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _is_short(value: Any) -> bool:
