@@ -23,13 +23,44 @@ from ..wire import openai
 PASSAGE = "toolcall.passage"
 _NOT_COMPARED = frozenset({"stream_options", "toolcall", "request_options", DEFERRED_FIELD})
 """How the exchange wants its chunks, and what is meant for it alone."""
+DELTAS = {"text": ("text_delta", "text"), "tool_use": ("input_json_delta", "partial_json")}
+"""The deltas of the blocks that the exchange reads: their type, and the field with what they add."""
 
 
-class Taped(msgspec.Struct, frozen=True, gc=False):
-    """An event of the upstream's answer. raw: all its bytes. value: its data."""
+class Block(msgspec.Struct):
+    """A content block of the upstream's answer. ended: its last event has come. at: its index for the client, None
+    where it is left out.
+
+    Of a call: call is its index in the exchange's steps, waits how many characters of arguments have come and are not
+    sent, begun whether there is a delta of them, given the arguments that its first event holds.
+    """
+
+    kind: str
+    content: Mapping[str, Any]
+    ended: bool = False
+    at: int | None = None
+    call: int | None = None
+    waits: int = 0
+    begun: bool = False
+    given: str = ""
+
+
+class Taped(msgspec.Struct):
+    """An event of the upstream's answer. raw: all its bytes. value: its data.
+
+    piece: text or arguments that it adds; None for an event that adds neither.
+    """
 
     raw: bytes
     value: Mapping[str, Any]
+    kind: str
+    block: Block | None = None
+    piece: str | None = None
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it is of a call."""
+        return self.block is not None and self.block.kind == "tool_use"
 
 
 class Passage:
@@ -70,6 +101,9 @@ class Passage:
         """The upstream got the client's bytes, in the last request to it."""
         self.tape: deque[Taped] = deque()
         """The events of the upstream's answer that have not left for the client."""
+        self.calls: set[str] = set()
+        """The ids of the calls that begin in them."""
+        self._blocks: dict[int | None, Block] = {}  # by the upstream's index
         self.whole: tuple[int, bytes] | None = None
         """Status and body of the upstream's answer, where it is no stream."""
         self._chat = chat
@@ -83,9 +117,40 @@ class Passage:
 
     def note(self, raw: bytes, value: Mapping[str, Any]) -> None:
         """An event of the upstream's answer, before what it says is a chunk."""
-        if value.get("type") == "content_block_start":
-            self._count([value.get("content_block")])
-        self.tape.append(Taped(raw, value))
+        kind, index = str(value.get("type")), value.get("index")
+        index = index if isinstance(index, int) else None
+        made = Taped(raw, value, kind)
+        if kind == "content_block_start":
+            content = value.get("content_block")
+            self._count([content])
+            content = content if isinstance(content, dict) else {}
+            made.block = self._blocks[index] = block = Block(str(content.get("type")), content)
+            if block.kind == "text":
+                made.piece = str(content.get("text") or "")
+            elif block.kind == "tool_use":
+                self.calls.add(str(content.get("id")))
+                if content.get("input"):
+                    block.given = openai.encode(content["input"]).decode()
+                    block.waits = len(block.given)
+        elif kind == "content_block_delta" and index in self._blocks:
+            made.block = block = self._blocks[index]
+            made.piece = _added(block.kind, value.get("delta"))
+            if made.piece and block.kind == "tool_use":
+                block.begun = True
+                block.waits += len(made.piece)
+        elif kind == "content_block_stop" and index in self._blocks:
+            made.block = block = self._blocks[index]
+            block.ended = True
+            if block.kind == "tool_use" and not block.begun:
+                made.piece = block.given or "{}"
+                block.waits = len(made.piece)
+        self.tape.append(made)
+
+    def done(self) -> None:
+        """The first event is sent, or left out."""
+        item = self.tape.popleft()
+        if item.is_call and item.kind == "content_block_start":
+            self.calls.discard(str(item.value["content_block"].get("id")))
 
     def note_whole(self, status: int, data: bytes) -> None:
         """The same for a whole answer."""
@@ -101,6 +166,8 @@ class Passage:
     def take(self, asked: bytes) -> bool:
         """Whether the upstream is to get the client's bytes where the exchange asks with `asked`. Begins an answer."""
         self.tape.clear()
+        self.calls.clear()
+        self._blocks.clear()
         self.whole = None
         self.used = (self.keeps_ids or self.counts) and _same(self._chat, asked)
         return self.used
@@ -135,3 +202,12 @@ def _same(chat: bytes, asked: bytes) -> bool:
 
 def _equal(one: msgspec.Raw, other: msgspec.Raw) -> bool:
     return bytes(one) == bytes(other) or openai.read_value(one) == openai.read_value(other)
+
+
+def _added(kind: str, delta: Any) -> str | None:
+    """The text or arguments that a delta adds to a block of this kind."""
+    name, field = DELTAS.get(kind, ("", ""))
+    if not isinstance(delta, dict) or delta.get("type") != name:
+        return None
+    text = delta.get(field)
+    return text if isinstance(text, str) else ""

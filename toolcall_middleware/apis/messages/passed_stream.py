@@ -10,103 +10,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
 from typing import Any
-
-import msgspec
 
 from ...answer.operations import Arguments, CallClosed, CallOpened, Content, Finished, Step
 from ...errors import ToolCallError
-from ...wire import openai
-from ..passage import Passage
+from ..passage import DELTAS, Block, Passage, Taped
 from .client.request import Asked
 from .client.writer import PING, Errors, MessageWriter, event, usage_of
 from .passed import Run, Said, passed_whole, stop_reason
 
 _log = logging.getLogger("toolcall_middleware")
-_DELTAS = {"text": ("text_delta", "text"), "tool_use": ("input_json_delta", "partial_json")}
-
-
-class _Block(msgspec.Struct):
-    """A content block. ended: its last event has come. at: its index for the client, None where it is left out.
-
-    Of a call: call is its index in the steps, waits how many characters of arguments have come and are not sent, begun
-    whether there is a delta of them, given the arguments that its first event holds.
-    """
-
-    kind: str
-    content: Mapping[str, Any]
-    ended: bool = False
-    at: int | None = None
-    call: int | None = None
-    waits: int = 0
-    begun: bool = False
-    given: str = ""
-
-
-class _Event(msgspec.Struct):
-    """An event of the upstream. piece: text or arguments that it adds; None for an event that adds neither."""
-
-    raw: bytes
-    value: Mapping[str, Any]
-    kind: str
-    block: _Block | None = None
-    piece: str | None = None
-
-    def numbered(self, at: int | None) -> bytes:
-        """Its bytes, with another index where the client counts the block differently."""
-        if self.value.get("index") == at:
-            return self.raw
-        return event(self.kind, {**self.value, "index": at})
-
-
-class _Events:
-    """The events of the upstream's answer. waiting: those that the client does not have. calls: their calls' ids."""
-
-    def __init__(self, passage: Passage) -> None:
-        self.waiting: deque[_Event] = deque()
-        self.calls: set[str] = set()
-        self._passage = passage
-        self._blocks: dict[int | None, _Block] = {}  # by the upstream's index
-
-    def read(self) -> None:
-        """Read the events that have come since."""
-        tape = self._passage.tape
-        while tape:
-            item = tape.popleft()
-            kind, index = str(item.value.get("type")), item.value.get("index")
-            index = index if isinstance(index, int) else None
-            made = _Event(item.raw, item.value, kind)
-            if kind == "content_block_start":
-                content = item.value.get("content_block")
-                content = content if isinstance(content, dict) else {}
-                made.block = self._blocks[index] = block = _Block(str(content.get("type")), content)
-                if block.kind == "text":
-                    made.piece = str(content.get("text") or "")
-                elif block.kind == "tool_use":
-                    self.calls.add(str(content.get("id")))
-                    if content.get("input"):
-                        block.given = openai.encode(content["input"]).decode()
-                        block.waits = len(block.given)
-            elif kind in {"content_block_delta", "content_block_stop"} and index in self._blocks:
-                made.block = block = self._blocks[index]
-                if kind == "content_block_delta":
-                    made.piece = _added(block.kind, item.value.get("delta"))
-                    if made.piece and block.kind == "tool_use":
-                        block.begun = True
-                        block.waits += len(made.piece)
-                else:
-                    block.ended = True
-                    if block.kind == "tool_use" and not block.begun:
-                        made.piece = block.given or "{}"
-                        block.waits = len(made.piece)
-            self.waiting.append(made)
-
-    def done(self) -> None:
-        """The first one is sent, or left out."""
-        item = self.waiting.popleft()
-        if _is_call(item) and item.kind == "content_block_start":
-            self.calls.discard(str(item.value["content_block"].get("id")))
 
 
 class PassedWriter:
@@ -118,14 +31,13 @@ class PassedWriter:
         self._plain = plain
         self._errors = errors
         self._asked = asked
-        self._events = _Events(passage)
         # What the exchange emitted and the client does not have: text, and calls with the end. Text may overtake the
         # end of a call. Once the answer is changed, `_said` has all of it.
         self._text = Run(None)
         self._said: deque[Said] = deque()
         self._later: list[Said] = []  # waits for the end of the upstream's call that is open
         self._out: list[bytes] = []
-        self._open: _Block | None = None  # whose beginning the client has from the upstream
+        self._open: Block | None = None  # whose beginning the client has from the upstream
         self._count = 0  # blocks sent as they came
         self._calls = 0
         self._reason = ""
@@ -178,7 +90,7 @@ class PassedWriter:
         if self._ended:
             return
         self._change()
-        self._events.calls.clear()
+        self._passage.calls.clear()
         self._close()
         self._ended = True
         if not self._told_end:
@@ -192,10 +104,9 @@ class PassedWriter:
         if not self._passage.used:
             self._plain.fail(error)
         elif not self.over:
-            self._events.read()
-            waiting = self._events.waiting
-            while waiting and not self._changed and not _is_call(waiting[0]) and self._passes():
-                self._events.done()
+            waiting = self._passage.tape
+            while waiting and not self._changed and not waiting[0].is_call and self._passes():
+                self._passage.done()
             own = waiting[-1] if waiting else None
             is_error = own is not None and own.kind == "error"
             self._out.append(own.raw if own is not None and is_error else self._errors.event(error))
@@ -222,8 +133,7 @@ class PassedWriter:
 
     def _release(self) -> None:
         """Send the events up to the first one that the steps have not come to."""
-        self._events.read()
-        while self._events.waiting and not self._ended:
+        while self._passage.tape and not self._ended:
             passes = None if self._changed else self._passes()
             if passes is False:
                 self._change()
@@ -232,13 +142,13 @@ class PassedWriter:
                 passes = self._writes()
             if not passes:
                 break
-            self._events.done()
+            self._passage.done()
         if self._changed:
             self._say()
 
     def _passes(self) -> bool | None:
         """Send the next event as it came. None while the steps have not come to it, False if they say otherwise."""
-        item = self._events.waiting[0]
+        item = self._passage.tape[0]
         block, kind = item.block, item.kind
         head = self._said[0] if self._said else None
         if kind in {"message_delta", "message_stop", "error"} and not self._reason:
@@ -268,7 +178,7 @@ class PassedWriter:
             self._out.append(item.raw)
         return True
 
-    def _text_passes(self, item: _Event, block: _Block) -> bool | None:
+    def _text_passes(self, item: Taped, block: Block) -> bool | None:
         """Whether an event of text passes, or of a block that the exchange does not read.
 
         A block of text begins once some of its text passes: where all of it is dropped there is no block.
@@ -278,9 +188,9 @@ class PassedWriter:
             return not finished or block.ended or self._open is block
         piece = item.piece or ""
         if not piece and item.kind == "content_block_start":
-            if len(self._events.waiting) == 1:
+            if len(self._passage.tape) == 1:
                 return False if finished else None
-            return self._has_text(self._events.waiting[1].piece or "")
+            return self._has_text(self._passage.tape[1].piece or "")
         passes = self._has_text(piece)
         if passes:
             self._text.skip(piece)
@@ -292,7 +202,7 @@ class PassedWriter:
         gone_on = bool(self._said) and isinstance(self._said[0], CallOpened | Finished)
         return False if has is None and gone_on else has
 
-    def _call_passes(self, item: _Event, block: _Block) -> bool | None:
+    def _call_passes(self, item: Taped, block: Block) -> bool | None:
         """Whether an event of a call passes: once the steps have all of its arguments that have come.
 
         Arguments that are refused in the middle of what one read brought are therefore not sent up to there.
@@ -326,7 +236,7 @@ class PassedWriter:
             said.popleft()
         return True
 
-    def _call_begins(self, item: _Event, block: _Block) -> bool:
+    def _call_begins(self, item: Taped, block: Block) -> bool:
         head = self._said[0]
         if not isinstance(head, CallOpened) or head.id != block.content.get("id") or (block.given and block.begun):
             return False
@@ -367,7 +277,7 @@ class PassedWriter:
             step, block = self._said[0], self._open
             if block is not None and block.kind != "tool_use":
                 break
-            if isinstance(step, CallOpened) and step.id in self._events.calls and block is None:
+            if isinstance(step, CallOpened) and step.id in self._passage.calls and block is None:
                 break
             self._said.popleft()
             if block is not None and isinstance(step, Run):
@@ -391,7 +301,7 @@ class PassedWriter:
 
     def _writes(self) -> bool:
         """Deal with the next event: text and calls are left out. False while an open call must be finished first."""
-        item = self._events.waiting[0]
+        item = self._passage.tape[0]
         block, kind = item.block, item.kind
         if kind in {"message_delta", "message_stop", "error"}:
             if not self._reason:
@@ -404,16 +314,16 @@ class PassedWriter:
                 self._out.append(item.raw)
         elif block is None:
             self._out.append(item.raw)
-        elif block is self._open and block.kind not in _DELTAS:
-            self._out.append(item.numbered(block.at))
+        elif block is self._open and block.kind not in DELTAS:
+            self._out.append(_numbered(item, block.at))
             if kind == "content_block_stop":
                 self._open = None
-        elif kind == "content_block_start" and block.kind not in _DELTAS and (block.ended or not self._reason):
+        elif kind == "content_block_start" and block.kind not in DELTAS and (block.ended or not self._reason):
             if not self._reason and (self._open is not None or self._plain.is_in_call):
                 return False
             self._close()
             self._open, block.at = block, self._plain.place()
-            self._out += (self._plain.leaving(), item.numbered(block.at))
+            self._out += (self._plain.leaving(), _numbered(item, block.at))
         return True
 
     def _close(self) -> None:
@@ -431,7 +341,7 @@ class PassedWriter:
         self._out.append(event("content_block_stop", {"index": self._open.at}))
         self._open = None
 
-    def _tell_end(self, item: _Event) -> None:
+    def _tell_end(self, item: Taped) -> None:
         """`message_delta`: why the upstream has stopped, unless the client's answer ends for another reason."""
         self._told_end = True
         delta = item.value.get("delta")
@@ -443,14 +353,6 @@ class PassedWriter:
             self._out.append(event("message_delta", {**item.value, "delta": {**delta, "stop_reason": reason}}))
 
 
-def _is_call(item: _Event) -> bool:
-    return item.block is not None and item.block.kind == "tool_use"
-
-
-def _added(kind: str, delta: Any) -> str | None:
-    """The text or arguments that a delta adds to a block of this kind."""
-    name, field = _DELTAS.get(kind, ("", ""))
-    if not isinstance(delta, dict) or delta.get("type") != name:
-        return None
-    text = delta.get(field)
-    return text if isinstance(text, str) else ""
+def _numbered(item: Taped, at: int | None) -> bytes:
+    """The bytes of an event, with another index where the client counts the block differently."""
+    return item.raw if item.value.get("index") == at else event(item.kind, {**item.value, "index": at})
