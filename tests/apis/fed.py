@@ -5,7 +5,8 @@ The reader takes a backend's own calls, without tools to choose from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -113,3 +114,14 @@ class ResponsesFace(_Fed, responses.ResponsesFace):
 
 
 models_reply = messages.models_reply
+_NEW = re.compile(rb'(?<=ed_at":)\d+|[a-z]+_[A-Za-z0-9]{20,}')
+
+
+def however_cut(new: Callable[[], Fed], data: bytes) -> bytes:
+    """The answer to a chat stream, which is the same if the stream comes in bytes, but for times and new ids."""
+    face, other = new(), new()
+    made = face.feed(data) + face.finish(cut=False)
+    size = 1 + len(data) // 4000
+    slowly = b"".join(other.feed(data[at : at + size]) for at in range(0, len(data), size)) + other.finish(cut=False)
+    assert _NEW.sub(b"", slowly) == _NEW.sub(b"", made)
+    return made

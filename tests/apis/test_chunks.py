@@ -1,4 +1,4 @@
-"""Chunks one by one and all at once say the same on a face."""
+"""Any chat stream on a face."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.apis.fed import Fed, MessagesFace, ResponsesFace
+from tests.apis.fed import Fed, MessagesFace, ResponsesFace, however_cut
 
 TOOL = {"name": "f", "input_schema": {"type": "object"}}
 MESSAGES = {
@@ -53,8 +53,6 @@ def test_text_behind_the_end_of_an_answer_is_dropped() -> None:
         assert face.feed(more) == b""
 
 
-# -- one by one, and all at once, which is never compared -----------------------------------------------------------
-
 _PLAIN = ["Hello", " there", "", "é", "\U0001f600", "d83d", "{", "}"]
 _ESCAPED = ['"', "\\", "\\\\", 'a"b', "\n\t", "\\ud83d", "\\ude00", "\\u", '{"a": "', '"}']
 TEXTS = st.sampled_from([*_PLAIN, *_ESCAPED])
@@ -87,42 +85,12 @@ EVENTS = st.one_of(
 )
 
 
-def answered(face: Fed, body: dict[str, Any], pieces: list[bytes]) -> bytes:
-    face.request(json.dumps(body).encode())
-    return b"".join([*map(face.feed, pieces), face.finish(cut=False)])
-
-
 @given(st.lists(EVENTS, max_size=12).map(b"".join))
-def test_events_one_by_one_make_what_they_make_together(stream: bytes) -> None:
-    single = [part + b"\n\n" for part in stream.split(b"\n\n")[:-1]]
+def test_any_stream_says_the_same_however_it_is_cut(stream: bytes) -> None:
     for new, body in ((MessagesFace, MESSAGES), (MessagesFace, THINKING), (ResponsesFace, RESPONSES)):
-        one, other = (answered(new(), body, pieces) for pieces in (single, [stream]))
-        assert _without_new(one) == _without_new(other)
+        however_cut(lambda new=new, body=body: opened_by(new(), body), stream)  # type: ignore[misc]
 
 
-def _without_new(stream: bytes) -> list[Any]:
-    """The events, without times and ids, which are new in each."""
-    events = [json.loads(line[6:]) for line in stream.split(b"\n") if line.startswith(b"data: ")]
-    return [_bare(event) for event in events]
-
-
-def _bare(value: Any) -> Any:
-    if isinstance(value, dict):
-        new = {"created_at", "completed_at", "id", "item_id", "call_id", "request_id"}
-        return {name: _bare(item) for name, item in value.items() if name not in new}
-    return [_bare(item) for item in value] if isinstance(value, list) else value
-
-
-def test_half_a_character_that_is_cut_between_repeated_chunks_is_found() -> None:
-    pieces = ['{"a": "', "xy", "\\", "ud83d", " ", '"}']
-    stream = [
-        chunk(said(opened(0, "f"))),
-        *(chunk(said(call(piece))) for piece in pieces),
-        chunk(said({}, reason="stop")),
-    ]
-    one, other = (_without_new(answered(MessagesFace(), MESSAGES, part)) for part in (stream, [b"".join(stream)]))
-    written = [
-        "".join(event["delta"].get("partial_json", "") for event in events if "delta" in event)
-        for events in (one, other)
-    ]
-    assert written == ['{"a": "xy\\ufffd "}'] * 2
+def opened_by(face: Any, body: dict[str, Any]) -> Fed:
+    face.request(json.dumps(body).encode())
+    return face  # type: ignore[no-any-return]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.helpers.fakes import write_calls
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.middleware import faces
 
@@ -205,22 +204,6 @@ async def test_an_app_that_dies_leaves_no_answer_that_looks_complete(path: str) 
     with pytest.raises(ZeroDivisionError):
         await client.run()
     assert client.events[-1] == ("error" if "messages" in path else "response.failed")
-
-
-@FACES
-@pytest.mark.parametrize("size", [1, 7, 1000])
-async def test_the_cut_of_the_backend_s_bytes_changes_nothing(path: str, size: int) -> None:
-    data = b"".join(whole("Ä ", "call: ", *write_calls("hermes", ("look", {"ä": "\n😀"}))))
-    backend = Slow(*(data[at : at + size] for at in range(0, len(data), size)))
-    backend.go.set()
-    tool = {"name": "look", "input_schema": {"type": "object"}, "parameters": {"type": "object"}, "type": "function"}
-    offered = {**tool, "type": "custom"} if "messages" in path else tool
-    client = Client(ToolCallMiddleware(backend, format="hermes"), path, {**BODIES[path], "tools": [offered]})
-    await client.run()
-    written = b"partial_json" if "messages" in path else b"response.function_call_arguments.delta"
-    assert written in client.body
-    assert "😀" in client.body.decode() or "\\ud83d" in client.body.decode()
-    assert client.events[-1] == ("message_stop" if "messages" in path else "response.completed")
 
 
 @FACES

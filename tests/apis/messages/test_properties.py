@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import json
 import random
 import time
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.apis.fed import MessagesFace, models_reply
+from tests.apis.fed import MessagesFace, however_cut, models_reply
 from toolcall_middleware.apis.face import FaceRequest
 from toolcall_middleware.errors import ToolCallError
 
@@ -75,8 +74,9 @@ def chat_stream(said: list[tuple[str, Any]], rng: random.Random, *, in_turns: bo
 @given(steps, st.integers(0, 2**32))
 @example([("text", "\r"), ("thought", "0")], 0)  # white space of the text is none of the thought
 def test_what_the_model_says_comes_out_once_and_in_order(said: list[tuple[str, Any]], seed: int) -> None:
-    face = asked(**THINKING)
-    received = read_stream(face.feed(chat_stream(said, random.Random(seed), in_turns=False)) + face.finish(cut=False))
+    turns, data = (chat_stream(said, random.Random(seed), in_turns=in_turns) for in_turns in (True, False))
+    assert frames(however_cut(lambda: asked(**THINKING), turns))[-1]["type"] == "message_stop"
+    received = read_stream(however_cut(lambda: asked(**THINKING), data))
     assert received.calls == [(f"tool{n}", value) for n, value in enumerate(v for kind, v in said if kind == "call")]
     for kind, name, field in (("text", "text", "text"), ("thought", "thinking", "thinking")):
         wanted = "".join(value for step, value in said if step == kind)
@@ -86,22 +86,6 @@ def test_what_the_model_says_comes_out_once_and_in_order(said: list[tuple[str, A
                 at = wanted.index(block[field], at) + len(block[field])  # to the character, and in order
         found = "".join(block[field] for block in received.content if block["type"] == name)
         assert "".join(found.split()) == "".join(wanted.split())  # white space between blocks is all that is missing
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(steps, st.integers(0, 2**32))
-def test_cuts_change_nothing(said: list[tuple[str, Any]], seed: int) -> None:
-    rng = random.Random(seed)
-    data = chat_stream(said, rng, in_turns=rng.random() < 0.3)
-
-    def run(pieces: list[bytes]) -> list[dict[str, Any]]:
-        face = asked(**THINKING)
-        return frames(b"".join(face.feed(piece) for piece in pieces) + face.finish(cut=False))[1:]
-
-    cuts = sorted(rng.randrange(len(data) + 1) for _ in range(rng.randrange(1, 9)))
-    places = [0, *cuts, len(data)]
-    assert run([data[a:b] for a, b in itertools.pairwise(places)]) == run([data])
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from anthropic import Anthropic
 
-from tests.apis.fed import MessagesFace
+from tests.apis.fed import MessagesFace, however_cut
 from toolcall_middleware.errors import ToolCallError
 
 from .chat import HEAD, asked, chunk, end, event, more, opening
@@ -32,8 +32,7 @@ WHOLE = (
 
 
 def stream(data: bytes, **fields: Any) -> Received:
-    face = asked(**{**STREAM, **fields})
-    return read_stream(face.feed(data) + face.finish(cut=False))
+    return read_stream(however_cut(lambda: asked(**{**STREAM, **fields}), data))
 
 
 def shown(received: Received) -> Any:
@@ -83,39 +82,6 @@ def test_fragments_leave_as_they_come() -> None:
             "delta": {"type": "input_json_delta", "partial_json": ': "/x'},
         }
     ]
-
-
-def run(pieces: list[bytes]) -> bytes:
-    """The events for a stream that comes in these pieces."""
-    face = asked(**STREAM)
-    out = b"".join(face.feed(piece) for piece in pieces) + face.finish(cut=False)
-    return out.replace(frames(out[: out.index(b"\n\n") + 2])[0]["message"]["id"].encode(), b"msg_")
-
-
-@pytest.mark.slow
-def test_every_cut_of_the_stream_gives_the_same() -> None:
-    """The same bytes as the uncut stream's, which the SDK has read."""
-    expected = run([WHOLE])
-    read_stream(expected)
-    assert run([WHOLE[at : at + 1] for at in range(len(WHOLE))]) == expected
-    for at in range(len(WHOLE)):
-        assert run([WHOLE[:at], WHOLE[at:]]) == expected, at
-
-
-@pytest.mark.slow
-def test_two_cuts_give_the_same() -> None:
-    short = (
-        ROLE
-        + chunk({"content": "é\n"})
-        + opening(0, "call_a", "Read")
-        + more(0, '{"a"')
-        + more(0, ":1}")
-        + end("length")
-    )
-    expected = run([short])
-    for first in range(0, len(short), 23):
-        for second in range(first, len(short), 19):
-            assert run([short[:first], short[first:second], short[second:]]) == expected, (first, second)
 
 
 def test_line_ends_of_other_kinds_are_read() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.apis.fed import ResponsesFace
+from tests.apis.fed import ResponsesFace, however_cut
 from toolcall_middleware.apis.face import FaceRequest
 
 MARK = "0123456789abcdef"
@@ -50,5 +50,4 @@ def messages_of(*items: Any, **fields: Any) -> list[dict[str, Any]]:
 
 
 def streamed(data: bytes, **fields: Any) -> bytes:
-    face, _ = asked(stream=True, **fields)
-    return face.feed(data) + face.finish(cut=False)
+    return however_cut(lambda: asked(stream=True, **fields)[0], data)

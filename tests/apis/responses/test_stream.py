@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import pairwise
 from typing import Any
 
 import httpx2
@@ -79,27 +78,6 @@ def test_every_answer_keeps_the_rules_and_says_the_same_as_the_whole_one(name: s
     assert stream.response["usage"] == whole.response["usage"]
     assert stream.response["status"] == whole.response["status"]
     assert stream.response["incomplete_details"] == whole.response["incomplete_details"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ANSWERS)
-def test_the_cuts_of_the_chat_stream_change_nothing(name: str) -> None:
-    data = chat.stream(*ANSWERS[name])
-
-    def cut_at(*places: int) -> bytes:
-        face, _ = asked(tools=TOOLS, stream=True)
-        edges = [0, *places, len(data)]
-        fed = [face.feed(data[begin:end]) for begin, end in pairwise(edges)]
-        return STAMP.sub(b"1", b"".join(fed) + face.finish(cut=False))
-
-    expected = cut_at()
-    check_stream(expected)
-    for place in places(len(data), name):
-        assert cut_at(place) == expected
-    for place in range(1, len(data), 83):
-        for other in range(place, len(data), 131):
-            assert cut_at(place, other) == expected
-    assert cut_at(*range(1, len(data))) == expected
 
 
 def test_text_is_told_in_the_documented_order() -> None:
