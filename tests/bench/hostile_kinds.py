@@ -44,7 +44,7 @@ def _scope(*headers: tuple[bytes, bytes]) -> dict[str, object]:
 
 def _unpacked(data: bytes) -> None:
     try:
-        in_the_clear(data, [], _scope((b"content-encoding", b"gzip")), 1 << 20)
+        in_the_clear(data, _scope((b"content-encoding", b"gzip")), 1 << 20)
     except ToolCallError as error:
         error.body()
 

@@ -7,7 +7,7 @@ import json
 from starlette.types import Message
 
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.hosts.http.bodies import giving
+from toolcall_middleware.hosts.http.bodies import Given
 from toolcall_middleware.hosts.http.errors import send_error
 from toolcall_middleware.hosts.http.headers import response_head, scope_for_body
 
@@ -33,7 +33,7 @@ async def test_a_body_is_given_once_and_then_the_client_speaks() -> None:
     async def receive() -> Message:
         return {"type": "http.disconnect"}
 
-    give = giving(b"{}", receive)
+    give = Given(b"{}", receive)
     assert [await give() for _ in range(3)] == [
         {"type": "http.request", "body": b"{}", "more_body": False},
         {"type": "http.disconnect"},

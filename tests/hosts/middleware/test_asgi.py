@@ -143,13 +143,13 @@ PLAIN = ask(tools=())
     ],
     ids=range(12),
 )
-async def test_requests_without_tools_are_replayed_message_by_message(body: bytes) -> None:
+async def test_requests_without_tools_pass_byte_for_byte(body: bytes) -> None:
     single = [body[at : at + 1] for at in range(min(len(body), 50))]
     for parts in ([body], [b"", body[:7], b"", body[7:], b""], [*single, body[50:]]):
         made, recorder = Client(parts), Recorder()
         await made.run(middleware(recorder))
         assert recorder.scopes[0] is made.scope
-        assert [id(message) for message in recorder.messages] == [id(message) for message in made.sent]
+        assert b"".join(message["body"] for message in recorder.messages) == body
         assert recorder.sends == [made.send]
         assert made.got[0]["headers"] == [(b"X-Odd", b"1"), (b"x-odd", b"2")]
         assert made.body == b"teapot"
@@ -172,7 +172,7 @@ async def test_our_own_fields_never_reach_the_app_with_or_without_tools(stream: 
     recorder = Recorder()
     await made.run(middleware(recorder))
     assert recorder.scopes[0] is made.scope
-    assert recorder.messages == made.sent
+    assert [message["body"] for message in recorder.messages] == [message["body"] for message in made.sent]
 
 
 async def test_after_the_replay_the_app_hears_from_the_client() -> None:
@@ -207,7 +207,7 @@ async def test_a_body_at_the_limit_is_read() -> None:
     assert made.status == 200
 
 
-async def test_a_client_that_leaves_while_sending_is_told_to_the_app_as_ever() -> None:
+async def test_a_client_that_leaves_while_sending_is_told_to_the_app() -> None:
     heard: list[Message] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -216,8 +216,7 @@ async def test_a_client_that_leaves_while_sending_is_told_to_the_app_as_ever() -
     made = Client([ask()[:20], b""])
     made.sent[1] = made._queue[1] = {"type": "http.disconnect"}
     await made.run(middleware(app))
-    assert heard == made.sent
-    assert heard[0] is made.sent[0]
+    assert heard == [{"type": "http.disconnect"}] * 2
     assert not made.started
 
 
@@ -882,21 +881,11 @@ async def test_a_body_in_tiny_pieces_takes_no_more_than_a_few_times_its_size() -
     body = ask(tools=(), messages=[{"role": "user", "content": "x" * 20_000}])
     made, recorder = Client([body[at : at + 1] for at in range(len(body))]), Recorder()
     await made.run(middleware(recorder))
-    assert len(recorder.messages) < 1100
-    assert b"".join(message["body"] for message in recorder.messages) == body
-    assert [message["more_body"] for message in recorder.messages][-2:] == [True, False]
+    assert recorder.messages == [{"type": "http.request", "body": body, "more_body": False}]
     offers = ask(messages=[{"role": "user", "content": "x" * 5000}])
     made = Client([offers[at : at + 1] for at in range(len(offers))])
     await made.run(middleware(TextBackend([BLOCK])))
     assert len(check_stream(made.body).only.calls) == 1
-
-
-async def test_a_client_that_leaves_in_the_middle_of_tiny_pieces_is_told_to_the_app() -> None:
-    made, recorder = Client([b"x"] * 3000), Recorder()
-    made._queue = made._queue[:2500]
-    made.leave()
-    await made.run(middleware(recorder))
-    assert b"".join(message.get("body", b"") for message in recorder.messages) == b"x" * 2500
 
 
 # -- an allowlist that does nothing --------------------------------------------------------------------------------

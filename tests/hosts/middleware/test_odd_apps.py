@@ -91,9 +91,9 @@ def test_codings_are_read_as_they_are_sent(kind: str) -> None:
         inflate = Inflate(coding, 2000)
         assert b"".join(inflate.feed(packed[at : at + step]) for at in range(0, len(packed), step)) == data
     scope = {"headers": [(b"content-encoding", coding.encode())]}
-    assert in_the_clear(packed, [], scope, 2000)[0] == data
+    assert in_the_clear(packed, scope, 2000)[0] == data
     with pytest.raises(ToolCallError):
-        in_the_clear(packed, [], scope, 500)
+        in_the_clear(packed, scope, 500)
     with pytest.raises(ToolCallError):
         Inflate(coding, 500).feed(packed)
 
@@ -116,7 +116,7 @@ def test_gzip_members_by_the_thousand_cost_in_proportion(side: str) -> None:
     def read(members: int) -> object:
         packed = empty * members
         if side == "request":
-            return in_the_clear(packed, [], scope, 1 << 20)
+            return in_the_clear(packed, scope, 1 << 20)
         return Inflate("gzip", 1 << 20).feed(packed)
 
     assert seconds(lambda: read(60_000)) < 30 * seconds(lambda: read(5_000))  # 12 in proportion
@@ -126,7 +126,7 @@ def test_what_comes_behind_a_deflate_stream_is_not_kept() -> None:
     inflate = Inflate("deflate", 2000)
     assert inflate.feed(zlib.compress(b"x")) == b"x"
     assert [inflate.feed(b"more" * 1000) for _ in range(3)] == [b"", b"", b""]
-    assert inflate._decoder.unused_data == b""
+    assert inflate._decoder._decoder.unused_data == b""
 
 
 LIMITED = '[default]\nmax_tools = 1\n[tenants.a]\nheader_sha256 = "' + "0" * 64 + '"\nrate_limit = "1/day"\n'

@@ -19,46 +19,37 @@ from .offload import CODED, LARGE, offloaded
 _FRAME = 2
 # Bytes that a decompressor gets at once: it copies the bytes after the end of its stream.
 _FIRST, _MOST = 512, 64 * 1024
+_CODINGS = frozenset({"gzip", "x-gzip", "deflate"})
 
 
-def decompressed(decoder: zlib._Decompress, data: memoryview, most: int) -> tuple[bytes, int]:
-    """(what `decoder` makes of `data`, how many bytes of `data` that took: up to the end of its stream).
+class Decoder:
+    """Undoes a content coding, at most one byte more than `limit`. A million streams of a few bytes, one after another,
+    take time in proportion.
 
-    most: bytes after which it stops, 0 for no bound. Raises zlib.error. A million streams of a few bytes, one after
-    another, take time in proportion.
+    `gzip` may come in several members (RFC 1952, 2.2), and many send `deflate` without zlib's frame.
     """
-    out: list[bytes] = []
-    at, size, step = 0, 0, _FIRST
-    while at < len(data) and not decoder.eof and (not most or size < most):
-        piece = data[at : at + step]
-        part = decoder.decompress(piece, most - size if most else 0)
-        out.append(part)
-        size += len(part)
-        at += len(piece) - len(decoder.unused_data)
-        step = min(4 * step, _MOST)
-    return b"".join(out), at
-
-
-class Inflate:
-    """Undoes a content coding that came in spite of `accept-encoding: identity`. Bounded."""
 
     def __init__(self, coding: str, limit: int | None) -> None:
-        if coding not in {"gzip", "x-gzip", "deflate"}:
-            raise ToolCallError(
-                "upstream_error", f"The backend answered with content-encoding {coding!r} although identity was asked."
-            )
-        self._coding = coding
+        self._is_deflate = coding == "deflate"
         self._limit = limit
         self._size = 0
-        self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 32 if coding != "deflate" else zlib.MAX_WBITS)
+        self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 32)
         self._head = b""
+        self._has_rest = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is more than the limit."""
+        return self._limit is not None and self._size > self._limit
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the input ended where its coding does."""
+        return self._decoder.eof and not self._has_rest
 
     def feed(self, data: bytes) -> bytes:
-        """Decoded bytes. Raises ToolCallError for garbage and for more than the limit.
-
-        `gzip` may come in several members (RFC 1952, 2.2), and many send `deflate` without zlib's frame.
-        """
-        if self._coding == "deflate" and len(self._head) < _FRAME:
+        """Decoded bytes. Raises zlib.error."""
+        if self._is_deflate and len(self._head) < _FRAME:
             # Two bytes tell which it is (RFC 1950, 2.2).
             data = self._head + data
             self._head = data[:_FRAME]
@@ -68,61 +59,69 @@ class Inflate:
             self._decoder = zlib.decompressobj(zlib.MAX_WBITS if framed else -zlib.MAX_WBITS)
         out: list[bytes] = []
         rest = memoryview(data)
+        step = _FIRST
+        while rest and not self.is_over:
+            if self._decoder.eof:
+                self._has_rest = self._is_deflate
+                if self._has_rest:
+                    break
+                self._decoder, step = zlib.decompressobj(zlib.MAX_WBITS | 16), _FIRST
+            piece = rest[:step]
+            # One byte more than may be, and no flush: a bomb must not go off before it is recognised.
+            most = 0 if self._limit is None else self._limit - self._size + 1
+            part = self._decoder.decompress(piece, most)
+            out.append(part)
+            self._size += len(part)
+            rest = rest[len(piece) - len(self._decoder.unused_data) :]
+            step = min(4 * step, _MOST)
+        return b"".join(out)
+
+
+class Inflate:
+    """Undoes the content coding of an answer that came in spite of `accept-encoding: identity`. Bounded."""
+
+    def __init__(self, coding: str, limit: int | None) -> None:
+        if coding not in _CODINGS:
+            raise ToolCallError(
+                "upstream_error", f"The backend answered with content-encoding {coding!r} although identity was asked."
+            )
+        self._coding = coding
+        self._limit = limit
+        self._decoder = Decoder(coding, limit)
+
+    def feed(self, data: bytes) -> bytes:
+        """Decoded bytes. Raises ToolCallError for garbage and for more than the limit."""
         try:
-            while rest:
-                if self._decoder.eof:
-                    if self._coding == "deflate":
-                        break  # bytes after the stream are ignored
-                    self._decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
-                part, taken = self._some(rest)
-                out.append(part)
-                rest = rest[taken:]
+            out = self._decoder.feed(data)
         except zlib.error as error:
             message = f"The backend's {self._coding} body cannot be read: {error}"
             raise ToolCallError("upstream_error", message) from None
-        return b"".join(out)
-
-    def _some(self, data: memoryview) -> tuple[bytes, int]:
-        # One byte more than may be, and no flush: a bomb must not go off before it is recognised.
-        most = 0 if self._limit is None else self._limit - self._size + 1
-        out, taken = decompressed(self._decoder, data, most)
-        self._size += len(out)
-        if self._limit is not None and self._size > self._limit:
+        if self._decoder.is_over:
             raise ToolCallError("upstream_error", f"The backend's answer exceeds max_response_bytes ({self._limit}).")
-        return out, taken
+        return out
 
 
-class Replay:
-    """An ASGI `receive`: the messages that were taken, then the client's own."""
+class Given:
+    """An ASGI `receive`: `body` once, then what `receive` says, which is that the client has gone."""
 
-    __slots__ = ("_left", "_receive")
+    __slots__ = ("_body", "_receive")
 
-    def __init__(self, messages: list[Message], receive: Receive) -> None:
-        self._left = messages[::-1]  # the next one comes last
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
         self._receive = receive
 
     async def __call__(self) -> Message:
-        return self._left.pop() if self._left else await self._receive()
+        return self.at_hand() or await self._receive()
 
     def at_hand(self) -> Message | None:
         """The next message that need not be waited for."""
-        return self._left.pop() if self._left else None
-
-
-def request_message(body: bytes, *, more: bool = False) -> Message:
-    """A piece of a request's body; `more`: others follow."""
-    return {"type": "http.request", "body": body, "more_body": more}
-
-
-def giving(body: bytes, receive: Receive) -> Receive:
-    """`body` once, then what `receive` says: that the client has gone."""
-    return Replay([request_message(body)], receive)
+        body, self._body = self._body, None
+        return None if body is None else {"type": "http.request", "body": body, "more_body": False}
 
 
 # Bytes a second. Any line is quicker; a pause at its begin or in its middle is what the timeout is for.
 _LEAST = 1024
 _CODING = b"content-encoding"
-_MAX_MESSAGES = 1024
 _DIGITS = 18  # of a length
 
 
@@ -139,7 +138,7 @@ class Upload:
 
     async def next_piece(self, receive: Receive) -> Message:
         """The client's next message. Raises ToolCallError where it does not come in time."""
-        if isinstance(receive, Replay) and (message := receive.at_hand()) is not None:
+        if isinstance(receive, Given) and (message := receive.at_hand()) is not None:
             return message
         if self._timeout is None:
             return await receive()
@@ -160,10 +159,8 @@ class Upload:
         return message
 
 
-def in_the_clear(
-    body: bytes, messages: list[Message], scope: Scope, limit: int | None
-) -> tuple[bytes, list[Message], Scope]:
-    """What `collect` gave, and the scope for it, without a content coding, which could hide tools.
+def in_the_clear(body: bytes, scope: Scope, limit: int | None) -> tuple[bytes, Scope]:
+    """A body, and the scope for it, without a content coding, which could hide tools.
 
     A body that is a JSON object undecoded has none, whatever its headers say (`utf-8`, to some clients). Raises
     ToolCallError for a coding that cannot be undone, and for more than `limit` bytes.
@@ -171,68 +168,38 @@ def in_the_clear(
     codings = [value.lower() for value in values_of(scope.get("headers", ()), _CODING)]
     codings = [coding for coding in codings if coding not in {b"", b"identity"}]
     if not codings:
-        return body, messages, scope
+        return body, scope
     if read_object(body) is None:
         body = _decoded(body, codings, limit)
     headers = without(with_length(scope, len(body)), {_CODING})
-    return body, [request_message(body)], {**scope, "headers": headers}
+    return body, {**scope, "headers": headers}
 
 
-async def cleared(
-    body: bytes, messages: list[Message], scope: Scope, limit: int | None
-) -> tuple[bytes, list[Message], Scope]:
+async def cleared(body: bytes, scope: Scope, limit: int | None) -> tuple[bytes, Scope]:
     """As `in_the_clear`; what takes long is done in a thread."""
     if not values_of(scope.get("headers", ()), _CODING):
-        return body, messages, scope
+        return body, scope
     # The size after it is not known.
     size = LARGE + 1 if len(body) > CODED else 0
-    return await offloaded(max(size, len(body)), in_the_clear, body, messages, scope, limit)
+    return await offloaded(max(size, len(body)), in_the_clear, body, scope, limit)
 
 
 def _decoded(body: bytes, codings: list[bytes], limit: int | None) -> bytes:
-    if len(codings) > 1 or codings[0] not in {b"gzip", b"x-gzip", b"deflate"}:
+    coding = codings[0].decode("latin-1")
+    if len(codings) > 1 or coding not in _CODINGS:
         text = "The request's content-encoding cannot be read here: send gzip, deflate or none."
         raise ToolCallError("invalid_request", text, status=415)
+    decoder = Decoder(coding, limit)
+    fault: object = "it is cut off, or bytes follow it"
     try:
-        plain = _inflated(body, codings[0], limit)
+        plain = decoder.feed(body)
     except zlib.error as error:
-        raise ToolCallError(
-            "invalid_json", f"The request's body is not what its content-encoding says: {error}."
-        ) from None
-    if limit is not None and len(plain) > limit:
+        plain, fault = b"", error
+    if decoder.is_over:
         raise _too_large(limit)
+    if isinstance(fault, zlib.error) or not decoder.is_complete:
+        raise ToolCallError("invalid_json", f"The request's body is not what its content-encoding says: {fault}.")
     return plain
-
-
-def _inflated(body: bytes, coding: bytes, limit: int | None) -> bytes:
-    """At most one byte more than `limit`. Raises zlib.error."""
-    rest = memoryview(body)
-    if coding == b"deflate":
-        try:
-            return _member(rest, zlib.MAX_WBITS, limit)[0]
-        except zlib.error:
-            return _member(rest, -zlib.MAX_WBITS, limit)[0]  # as many send it, without zlib's frame
-    part, rest = _member(rest, zlib.MAX_WBITS | 32, limit)
-    parts = [part]
-    left = None if limit is None else limit - len(part)
-    while rest and (left is None or left >= 0):  # gzip may come in several members
-        part, rest = _member(rest, zlib.MAX_WBITS | 32, left)
-        if part:
-            parts.append(part)
-        left = None if left is None else left - len(part)
-    return b"".join(parts)
-
-
-def _member(body: memoryview, bits: int, limit: int | None) -> tuple[bytes, memoryview]:
-    """(what one compressed stream holds, the bytes after it)."""
-    decoder = zlib.decompressobj(bits)
-    part, taken = decompressed(decoder, body, 0 if limit is None else limit + 1)
-    rest = body[taken:]
-    if limit is not None and len(part) > limit:
-        return part, rest[:0]
-    if not decoder.eof or (rest and bits != zlib.MAX_WBITS | 32):
-        raise zlib.error("it is cut off, or bytes follow it")
-    return part, rest
 
 
 def declares_more(scope: Mapping[str, Any], limit: int | None) -> bool:
@@ -243,45 +210,27 @@ def declares_more(scope: Mapping[str, Any], limit: int | None) -> bool:
     return any(len(value) > _DIGITS or int(value) > limit for value in said)
 
 
-async def collect(
-    receive: Receive, scope: Mapping[str, Any], *, limit: int | None, within: float | None
-) -> tuple[bytes | None, list[Message]]:
-    """(the body or None when the client went away, the messages as they came).
+async def collect(receive: Receive, scope: Scope, *, limit: int | None, within: float | None) -> bytes | None:
+    """The body; None when the client went away.
 
     Raises ToolCallError for more than `limit` bytes, and for a body that does not come in time (see Upload). Nothing is
-    read of one that says in `scope` that it is too large. After the first thousand messages they are merged, because a
-    body in pieces of one byte would take hundreds of times its size. A body that we wrote has no limit: the
-    client's had one.
+    read of one that says in `scope` that it is too large. A body that we wrote has no limit: the client's had one.
     """
     limit = None if MEASURED in scope else limit
     if declares_more(scope, limit):
         raise _too_large(limit)
     upload = Upload(within)
-    messages: list[Message] = []
-    parts: list[bytes] = []
-    tail = bytearray()
-    size = 0
+    body = bytearray()
     while True:
         message = await upload.next_piece(receive)
         if message["type"] != "http.request":
-            rest: list[Message] = [request_message(bytes(tail), more=True)] if tail else []
-            return None, [*messages, *rest, message]
-        part = message.get("body", b"")
-        size += len(part)
-        if limit is not None and size > limit:
+            return None
+        part, more = message.get("body", b""), message.get("more_body", False)
+        if limit is not None and len(body) + len(part) > limit:
             raise _too_large(limit)
-        more = message.get("more_body", False)
-        if len(messages) < _MAX_MESSAGES:
-            messages.append(message)
-            parts.append(part)
-        else:
-            tail += part
         if not more:
-            if len(messages) == _MAX_MESSAGES and messages[-1].get("more_body", False):
-                messages.append(request_message(bytes(tail)))
-            if tail:
-                parts.append(bytes(tail))
-            return b"".join(parts), messages
+            return bytes(body + part) if body else bytes(part)  # nearly always in one piece, which is not copied
+        body += part
 
 
 def _too_large(limit: int | None) -> ToolCallError:

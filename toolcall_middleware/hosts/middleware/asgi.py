@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...answer.writer import AnswerWriter
 from ...apis.face import Face
@@ -30,7 +30,7 @@ from ...upstream.backend_memory import BackendMemory
 from ...usage.meter_of_settings import completes_whole_answers, model_of, prompt_meter
 from ...version import __version__
 from ..http.answer import MeasuredAnswer
-from ..http.bodies import Replay, cleared, collect
+from ..http.bodies import Given, cleared, collect
 from ..http.cors import ReadableAnswer, admits_origin
 from ..http.errors import log_refusal
 from ..http.headers import header_of, logins, values_of, with_length, without
@@ -53,6 +53,7 @@ from .guards import (
     check_charset,
     check_unknown_fields,
     check_unreadable,
+    gone,
     is_guarded,
     pass_without_tools,
     refuse,
@@ -235,27 +236,24 @@ class ToolCallMiddleware:
         try:
             await self._admitted(caller, scope)
             settings = caller.settings
-            body, messages = await collect(
-                receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout
-            )
-            untouched = messages, scope
-            if body is not None:
-                body, messages, scope = await cleared(body, messages, scope, settings.max_request_bytes)
-                if is_guarded(settings):
-                    check_charset(scope)
+            came = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)
+            if came is None:
+                # The app is told that the client went away. It gets nothing that was not read.
+                await self._other(scope, gone, send)
+                return
+            untouched = came, scope
+            body, scope = await cleared(came, scope, settings.max_request_bytes)
+            if is_guarded(settings):
+                check_charset(scope)
         except ToolCallError as refusal:
             await caller.refuse(refusal)
             return
-        if body is None or (
-            endpoint is Endpoint.MAYBE_RESPONSES and not await offloaded(len(body), means_responses, body)
-        ):
-            # Who went away in the middle: the app is told as it would have been. It gets nothing that was not read.
-            if face is None or body is not None:
-                await self._other(untouched[1], Replay(untouched[0], receive), send)
+        if endpoint is Endpoint.MAYBE_RESPONSES and not await offloaded(len(body), means_responses, body):
+            await self._other(untouched[1], Given(untouched[0], receive), send)
             return
         with WhileHuge(len(body)):
             if face is None or answer is None:
-                await self._chat(caller, body, scope, messages, untouched)
+                await self._chat(caller, body, scope, untouched)
             else:
                 await self._face(caller, face, answer, body, scope)
 
@@ -280,9 +278,8 @@ class ToolCallMiddleware:
             await self._count(caller, face, answer, asked.body, scope)
             return
         async with answer.waiting(scope):
-            inner, messages = chat_request(scope, asked.body, settings.paths, face.passage)
-            untouched = (messages, inner)
-            await self._chat(caller, asked.body, inner, messages, untouched, always=True, writer=face.writer)
+            inner = chat_request(scope, asked.body, settings.paths, face.passage)
+            await self._chat(caller, asked.body, inner, (asked.body, inner), always=True, writer=face.writer)
 
     async def _count(self, caller: _Caller, face: MessagesFace, answer: FaceAnswer, body: bytes, scope: Scope) -> None:
         """How long the prompt would be that the backend is asked with."""
@@ -294,11 +291,11 @@ class ToolCallMiddleware:
             return
         prompt = action.body if isinstance(action, Ask) else body
         if face.passage is not None and face.passage.counts and _counts_upstream(settings):
-            inner, messages = chat_request(scope, prompt, settings.paths, face.passage)
-            await self.app(inner, Replay(messages, caller.receive), answer.send)
+            inner = chat_request(scope, prompt, settings.paths, face.passage)
+            await self.app(inner, Given(prompt, caller.receive), answer.send)
             return
         meter = await offloaded(len(prompt), prompt_meter, settings, model_of(prompt), memory, prompt)
-        inner, _ = chat_request(scope, prompt, settings.paths)
+        inner = chat_request(scope, prompt, settings.paths)
         await wait_for(meter, self.app, inner, settings.paths)
         counted = meter.prompt
         await answer.reply(face.counted(counted.tokens), "" if counted.exact else "usage=estimated")
@@ -308,13 +305,12 @@ class ToolCallMiddleware:
         caller: _Caller,
         body: bytes,
         scope: Scope,
-        messages: list[Message],
-        untouched: tuple[list[Message], Scope],
+        untouched: tuple[bytes, Scope],
         *,
         always: bool = False,
         writer: AnswerWriter | None = None,
     ) -> None:
-        """A chat completion. untouched: its messages as they came. always: its answer is read in any case.
+        """A chat completion. untouched: its body and scope as they came. always: its answer is read in any case.
 
         writer: writes the answer in another API.
         """
@@ -340,17 +336,17 @@ class ToolCallMiddleware:
             return
         if not isinstance(action, Ask | Learn):
             plain = await offloaded(len(body), _as_it_leaves, body)
+            leaving = plain
             if plain is came:
-                messages, scope = untouched
+                leaving, scope = untouched
             else:
                 scope = {**scope, "headers": with_length(scope, len(plain))}
-                messages = [{"type": "http.request", "body": plain, "more_body": False}]
             scope, send = caller.unread(scope)
+            given = Given(leaving, receive)
             if completes_whole_answers(settings):
-                passing = WholeUsage(send, self.app, scope, settings, self._memory, plain)
-                await passing.run(Replay(messages, receive))
+                await WholeUsage(send, self.app, scope, settings, self._memory, plain).run(given)
             else:
-                await self.app(scope, Replay(messages, receive), send)
+                await self.app(scope, given, send)
             return
         if budget is not None:
             budget.calls = partial(_units, exchange, scope)

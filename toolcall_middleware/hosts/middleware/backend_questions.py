@@ -24,7 +24,7 @@ from ...usage.meter_of_settings import meter_for, model_of
 from ...usage.tap import WholeTap
 from ...usage.upstream_tokenizer import Question
 from ..http.answer import Answer, Collected, Reads
-from ..http.bodies import giving
+from ..http.bodies import Given
 from ..http.headers import scope_for_body, without
 from ..http.offload import offloaded
 from ..http.paths import normal_path
@@ -67,7 +67,7 @@ async def ask(app: ASGIApp, scope: Scope, body: bytes, seconds: float) -> tuple[
     answer = Collected(_MAX_ANSWER)
     try:
         async with asyncio.timeout(seconds):
-            await app(scope, giving(body, answer.gone), answer.send)
+            await app(scope, Given(body, answer.gone), answer.send)
     except TimeoutError:
         return 0, None
     except Exception:  # noqa: BLE001 - whatever a route of the backend's does, the client's answer is not to suffer

@@ -32,7 +32,6 @@ from ...wire import openai
 from ...wire.json_input import read_fields
 from ...wire.openai import encode, raw, read_object, read_value
 from ..http.answer import Answer, Reads
-from ..http.bodies import request_message
 from ..http.errors import log_refusal, send_refusal, tell_refusal
 from ..http.headers import ENTITY_HEADERS, Headers, logins, request_scope, values_of, without
 from ..http.offload import offloaded
@@ -179,10 +178,8 @@ def _with_options(body: bytes, settings: Settings) -> Settings:
     return settings.layer(read_overrides(fields.get("toolcall"), fields.get("request_options"), settings), "request")
 
 
-def chat_request(
-    scope: Scope, body: bytes, paths: tuple[str, ...], passage: Passage | None = None
-) -> tuple[Scope, list[Message]]:
-    """The scope and the messages of the chat completion with `body` that a face's request becomes."""
+def chat_request(scope: Scope, body: bytes, paths: tuple[str, ...], passage: Passage | None = None) -> Scope:
+    """The scope of the chat completion with `body` that a face's request becomes."""
     path = _sibling(scope["path"], paths)
     root = scope.get("root_path", "")
     raw_path = quote(path).encode()
@@ -194,7 +191,7 @@ def chat_request(
     scope = {**scope, "path": path, "raw_path": raw_path, "root_path": root, "query_string": b"", "headers": headers}
     if passage is not None:
         scope[PASSAGE] = passage
-    return request_scope(scope, len(body)), [request_message(body)]
+    return request_scope(scope, len(body))
 
 
 def _sibling(path: str, paths: tuple[str, ...]) -> str:

@@ -19,7 +19,7 @@ from ...settings import Settings
 from ...wire.json_input import DECODE_ERRORS, read_fields, without_lone_surrogates
 from ...wire.tool_words import CARRIERS, READS_CALLS, SPEAKS_OF_TOOLS
 from ..http.answer import Collected, TooLongError
-from ..http.bodies import Replay, cleared, collect, giving, hides_words, odd_charset
+from ..http.bodies import Given, cleared, collect, hides_words, odd_charset
 from ..http.errors import log_refusal, send_refusal
 from ..http.headers import raw_path, values_of
 from ..http.offload import offloaded
@@ -71,14 +71,16 @@ async def pass_without_tools(app: ASGIApp, scope: Scope, receive: Receive, send:
     if await refused_by_app(app, scope, send):
         return
     try:
-        body, messages = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)
+        body = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)
+        if body is None:  # the client went away
+            return
         if body:
-            body, messages, scope = await cleared(body, messages, scope, settings.max_request_bytes)
+            body, scope = await cleared(body, scope, settings.max_request_bytes)
             await offloaded(len(body), _refuse_tools, scope, body)
     except ToolCallError as error:
         await refuse(app, scope, send, error)
         return
-    await app(scope, Replay(messages, receive), send)
+    await app(scope, Given(body, receive), send)
 
 
 def _refuse_tools(scope: Scope, body: bytes) -> None:
@@ -280,13 +282,14 @@ async def _app_refusal(app: ASGIApp, scope: Scope) -> list[Message]:
     headers = [pair for pair in scope["headers"] if pair[0].lower() not in dropped]
     answer = Collected(_MOST)
     with contextlib.suppress(TooLongError):
-        await app({**scope, "method": "GET", "headers": headers}, giving(b"", _gone), answer.send)
+        await app({**scope, "method": "GET", "headers": headers}, Given(b"", gone), answer.send)
     if answer.status != _UNAUTHORIZED or answer.body is None:
         return []
     return [answer.start, {"type": "http.response.body", "body": answer.body, "more_body": False}]
 
 
-async def _gone() -> Message:
+async def gone() -> Message:
+    """ASGI's `receive` of a client that has left."""
     return {"type": "http.disconnect"}
 
 

@@ -15,7 +15,7 @@ from starlette.types import Scope, Send
 from ...errors import ToolCallError
 from ...wire.openai import read_value
 from ..http.answer import Collected, TooLongError
-from ..http.bodies import giving
+from ..http.bodies import Given
 from ..http.errors import send_json
 from ..http.headers import KEYS, without_keys
 from ..http.request_record import RECORD, Record
@@ -157,7 +157,7 @@ async def ask_for_models(
     }
     answer = Collected(_MAX_BYTES)
     with contextlib.suppress(TooLongError):
-        await upstream(own, giving(b"", answer.gone), answer.send)
+        await upstream(own, Given(b"", answer.gone), answer.send)
     return answer
 
 

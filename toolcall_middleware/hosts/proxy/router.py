@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 from ...errors import FormatError, SettingsError, ToolCallError, on_one_line
 from ...wire.openai import encode
 from ..http.answer import PassingAnswer
-from ..http.bodies import cleared, collect, giving
+from ..http.bodies import Given, cleared, collect
 from ..http.errors import refuse_websocket, send_json, wants_websocket
 from ..http.headers import scope_for_body, without_keys
 from ..http.offload import offloaded
@@ -194,11 +194,11 @@ class Router:
         record = record_of(scope)
         try:
             limit = self._max_request_bytes
-            body, messages = await collect(receive, scope, limit=limit, within=self._upload_timeout)
+            body = await collect(receive, scope, limit=limit, within=self._upload_timeout)
             if body is None:  # the client went away
                 return
             if body:
-                body, _, scope = await cleared(body, messages, scope, limit)
+                body, scope = await cleared(body, scope, limit)
             asked = await offloaded(len(body), asked_model, scope, body)
         except ToolCallError as refusal:
             await refuse(scope, send, refusal)
@@ -207,7 +207,7 @@ class Router:
         record.model_listed = model is not None and self._is_listed(model)
         record.streams = _STREAMS.search(body) is not None
         if model is None:
-            await self._pass(scope_for_body(scope, len(body)) if body else scope, giving(body, receive), send)
+            await self._pass(scope_for_body(scope, len(body)) if body else scope, Given(body, receive), send)
             return
         named = self._named(model)
         upstreams = [upstream for upstream in self._upstreams if upstream.config.serves(named)]
@@ -258,7 +258,7 @@ class Router:
         asked = scope_for_body(scope, len(body), identity=aliased)
         answer = _Judged(send, upstream, asked)
         with contextlib.suppress(_PassedOverError):
-            await upstream(asked, giving(body, receive), answer.send)
+            await upstream(asked, Given(body, receive), answer.send)
         return not answer.passed_over
 
 

@@ -213,7 +213,7 @@ class Forwarder:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            body = (await collect(receive, scope, limit=self._most, within=self._upload))[0]
+            body = await collect(receive, scope, limit=self._most, within=self._upload)
         except ToolCallError as error:
             await send_refusal(scope, send, error)
             return

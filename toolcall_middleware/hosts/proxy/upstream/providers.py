@@ -24,7 +24,7 @@ from ....errors import SettingsError, ToolCallError
 from ....settings import Settings
 from ....wire.sse import DONE
 from ...http.answer import Answer, Reads
-from ...http.bodies import cleared, collect, giving
+from ...http.bodies import Given, cleared, collect
 from ...http.client_library import httpx
 from ...http.errors import send_error
 from ...http.headers import ENTITY_HEADERS, Headers, raw_path, scope_for_body, values_of, without
@@ -223,7 +223,7 @@ class Translator:
             return
         answer = _TranslatedAnswer(translation, send, self._max_response_bytes)
         try:
-            await self._app(_scope_of(scope, request, self._headers), giving(request.body, receive), answer.send)
+            await self._app(_scope_of(scope, request, self._headers), Given(request.body, receive), answer.send)
         except ToolCallError as error:
             if not answer.ended:
                 await answer.fail(error)
@@ -243,10 +243,10 @@ class Translator:
         method, path = scope["method"], raw_path(scope)
         if method == "POST" and _CHAT.fullmatch(path):
             limit = self._max_request_bytes
-            body, messages = await collect(receive, scope, limit=limit, within=self._upload_timeout)
+            body = await collect(receive, scope, limit=limit, within=self._upload_timeout)
             if body is None:
                 return None
-            body, _, _ = await cleared(body, messages, scope, limit)
+            body, _ = await cleared(body, scope, limit)
             return await offloaded(len(body), translation.request, body, scope.get(PASSAGE))
         if method == "GET" and _MODELS.fullmatch(path):
             return translation.models(None)
@@ -361,7 +361,7 @@ class CallIdCodec:
             await self._app(scope, receive, send)
             return
         try:
-            body = (await collect(receive, scope, limit=self._max_request_bytes, within=self._upload_timeout))[0]
+            body = await collect(receive, scope, limit=self._max_request_bytes, within=self._upload_timeout)
             if body is None:  # the client went away
                 return
             body = await offloaded(len(body), with_ids, body, self._form)
@@ -369,4 +369,4 @@ class CallIdCodec:
             record_of(scope).error = str(error.code)
             await send_error(send, error)
             return
-        await self._app(scope_for_body(scope, len(body)), giving(body, receive), send)
+        await self._app(scope_for_body(scope, len(body)), Given(body, receive), send)
