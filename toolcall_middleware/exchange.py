@@ -52,11 +52,10 @@ from .upstream.actions import (
     StopUpstream,
     Undecodable,
 )  # fmt: skip
-from .upstream.backend_memory import BackendMemory
+from .upstream.backend_memory import BackendMemory, proof_for
 from .upstream.history import result_warnings
 from .upstream.passing import GuardedAnswer, JsonInWords, UsageOnlyAnswer
 from .upstream.tool_answer import ToolAnswer
-from .upstream.tool_support import proof_for
 
 __all__ = [
     "Action", "Ask", "Body", "BrokenOff", "Count", "Counted", "Decode", "Event", "Exchange", "Fail", "Failed",

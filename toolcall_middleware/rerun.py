@@ -24,8 +24,7 @@ from .parsing.text.reasoning import OpenedReasoning
 from .request.parse import ChatRequest, read_request
 from .response.outcome import FinishedCall
 from .settings import OPTIONS, Settings
-from .upstream.backend_memory import BackendMemory, Fact, Topic
-from .upstream.prompt_format import PromptFormat, ReasoningStart
+from .upstream.backend_memory import BackendMemory, Fact, PromptFormat, ReasoningStart, Topic
 from .usage.meter_of_settings import model_of
 from .wire import openai
 from .wire.chat_answer import ChatAnswer

@@ -18,8 +18,7 @@ from tests.helpers.stream_rules import check_error, check_stream, check_whole
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import State
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.backend_memory import BackendMemory
-from toolcall_middleware.upstream.tool_support import FACT, ToolSupport
+from toolcall_middleware.upstream.backend_memory import FACT, BackendMemory, ToolSupport
 
 PARAMETERS = {
     "type": "object",

@@ -9,7 +9,7 @@ import pytest
 from toolcall_middleware.formats import registry
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory, Fact, Topic
-from toolcall_middleware.upstream.constraints import ConstraintLadder, ConstraintRequest, constraint_requests
+from toolcall_middleware.upstream.negotiation import ConstraintLadder, ConstraintRequest, constraint_requests
 
 from ..request.chats import CLOCK, HELLO, WEATHER, request
 

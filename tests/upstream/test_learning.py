@@ -24,8 +24,15 @@ from tests.helpers.engines import (
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.attempt import _to_model
-from toolcall_middleware.upstream.backend_memory import REMEMBERED_SECONDS, BackendMemory
-from toolcall_middleware.upstream.tool_support import FACT, Evidence, PendingProof, Told, ToolSupport
+from toolcall_middleware.upstream.backend_memory import (
+    FACT,
+    REMEMBERED_SECONDS,
+    BackendMemory,
+    Evidence,
+    PendingProof,
+    Told,
+    ToolSupport,
+)
 
 SET = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 PLAIN = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

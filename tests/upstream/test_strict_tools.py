@@ -14,7 +14,7 @@ from tests.helpers.fakes import Answer, Refusal, Script, TextBackend, write_call
 from tests.helpers.stream_rules import check_error, check_stream, check_whole
 from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.formats import registry
-from toolcall_middleware.upstream.constraints import constraint_requests
+from toolcall_middleware.upstream.negotiation import constraint_requests
 
 from ..request.chats import HELLO, request
 

@@ -17,8 +17,8 @@ from ..errors import ToolCallError
 from ..usage.meter import UsageMeter
 
 if TYPE_CHECKING:
+    from .backend_memory import PendingProof
     from .raw_prompt import PendingPrompt
-    from .tool_support import PendingProof
 
 Headers = list[tuple[bytes, bytes]]
 

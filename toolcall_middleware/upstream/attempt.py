@@ -27,13 +27,10 @@ from ..usage.meter_of_settings import meter_for
 from ..wire import openai
 from ..wire.json_input import let_go
 from . import prompt
-from .backend_memory import BackendMemory
-from .constraints import answer_schema
+from .backend_memory import BackendMemory, PromptFormat, ReasoningStart, ToolSupport
 from .history import for_backend
-from .negotiation import Negotiation, Next
-from .prompt_format import PromptFormat, ReasoningStart
+from .negotiation import Negotiation, Next, answer_schema
 from .tool_budget import FIND_TOOLS, ToolBudget
-from .tool_support import ToolSupport
 
 if TYPE_CHECKING:
     from .raw_prompt import PendingPrompt, RawPrompt
@@ -213,7 +210,8 @@ class ToolRequest:
     @property
     def constraint(self) -> str | None:
         """The kind of the constraint that is asked for."""
-        return self._negotiation.constraint
+        asked = self._negotiation.asked
+        return None if asked is None else asked.kind
 
     def let_go(self) -> None:
         """Free the conversation, in steps. The request is over."""
@@ -246,7 +244,7 @@ class ToolRequest:
     def ends_itself(self) -> bool:
         """Whether the answer is held to one call, behind which the backend ends it, or is about to."""
         choice = self.chat.choice
-        is_held = self.native or self._negotiation.is_constrained
+        is_held = self.native or self._negotiation.asked is not None
         return self.tools.chooses or (choice.must_call and not choice.parallel and is_held)
 
     def hold(self, *, checked: bool) -> Hold:
@@ -278,7 +276,7 @@ class ToolRequest:
             chat=self.tools.read,
             settings=self.settings,
             native=self.native,
-            constrained=self._negotiation.is_constrained,
+            constrained=self._negotiation.asked is not None,
             strict=self._negotiation.strict,
             held=self._negotiation.held,
             full=self.usage.full,
@@ -334,7 +332,7 @@ class ToolRequest:
 
     def _write_prompt(self) -> None:
         negotiation = self._negotiation
-        if self.tools.chooses and not negotiation.is_constrained:
+        if self.tools.chooses and negotiation.asked is None:
             self.tools.chooses = False
             self.decisions.append(Decision("choose", "off", "the backend takes no constraint that it is asked for"))
         self._talk.by_prompt(self._format.chosen, self._answer_schema(), bare=negotiation.is_bare)
@@ -366,7 +364,7 @@ class ToolRequest:
         if todo is Next.PROMPT:
             self.next_body = self._by_prompt()
             return True
-        free = self.tools.chooses and not self._negotiation.is_constrained
+        free = self.tools.chooses and self._negotiation.asked is None
         if not self.native and self._attempts == 1 and (free or self._talk.bare is not self._negotiation.is_bare):
             self._write_prompt()
         self.next_body = self._body()

@@ -1,20 +1,39 @@
-"""What was learned of backends, by model.
+"""What is known of a model's backend: what was learned and is remembered, what it is asked, and what answers show.
 
-All requests share it, so nothing that one client sends may decide for another. A fact that a request's own tools,
-schema or fields may have caused names them (`Fact.of` holds their digest), or is kept for that client alone (`of`).
+All requests share the memory, so nothing that one client sends may decide for another. A fact that a request's own
+tools, schema or fields may have caused names them (`Fact.of` holds their digest), or is kept for that client alone
+(`of`).
 """
 
 from __future__ import annotations
 
 import enum
+import functools
+import importlib.util
+import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
+import msgspec
+
+from ..errors import shown
 from ..fading_memory import FadingMemory, digest
+from ..formats import models, registry
+from ..formats.base import ToolFormat
+from ..formats.unparsed_calls import is_models_fault
+from ..parsing.text.reasoning import OpenedReasoning
 from ..request.parse import ChatRequest
+from ..response.choice import AnswerOutcome
+from ..settings import Settings
+from ..usage.upstream_tokenizer import Question
+from ..wire import openai
+from .history import text_of
 
+_log = logging.getLogger("toolcall_middleware")
 REMEMBERED_SECONDS = 600.0
 DOUBTFUL_SECONDS = 120.0
 """For a conclusion that is checked again sooner."""
@@ -124,10 +143,410 @@ def has_plain_names(chat: ChatRequest) -> bool:
 
 def speaks_of_calls(chat: ChatRequest) -> bool:
     """Whether a model that writes markup may only repeat what stands in the conversation."""
-    return any(_LIKE_A_CALL.search(_text(message.get("content"))) for message in chat.messages)
+    return any(_LIKE_A_CALL.search(text_of(message.get("content"))[:_LOOKED_AT]) for message in chat.messages)
 
 
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        content = "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return content[:_LOOKED_AT] if isinstance(content, str) else ""
+# -- whether the backend calls tools itself, how large its window is, which chat template it has --------------------
+#
+# llama.cpp has its template at `/props`, and says whether that takes tools. Of any other backend, the tokens of a
+# prompt tell: with a tool it is longer than without, or the tool was dropped. A short conversation of our own is
+# asked, so that no client's words decide.
+
+
+FACT = Fact(Topic.TOOLS)
+WINDOW = Fact(Topic.WINDOW)
+TEMPLATE = Fact(Topic.TEMPLATE)
+_UNKNOWN_WINDOW = 0
+_SERVER_ERROR = 500
+_LEAST_GROWTH = 3  # tokens: a template may write the time of day, and no tool is as short
+_TOOL_WORDS = ("tool", "function", "extra inputs", "extra fields", "unknown field", "unrecognized", "jinja")
+_STATUSES = frozenset({400, 404, 422, 500, 501})  # by which tools are refused
+_NEWER_LIMIT = "max_completion_tokens"  # OpenAI's models that reason refuse the older name
+_MESSAGES = [{"role": "user", "content": "Hi"}]
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_current_weather",
+        "description": "Returns the temperature, the wind and the chance of rain in a city.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "description": "The name of the city"}},
+            "required": ["city"],
+        },
+    },
+}
+
+
+class ToolSupport(enum.StrEnum):
+    """What is known of a model's native calls."""
+
+    CALLS = "calls"  # a call of the model's own choice came
+    SHOWN = "shown"  # tools reach the model
+    NONE = "none"  # they are refused or dropped, or calls do not come out as calls
+    DOUBTED = "doubted"  # tools of one request were refused: the backend is to be asked again
+
+
+NATIVE = frozenset({ToolSupport.CALLS, ToolSupport.SHOWN})
+
+
+class Told(NamedTuple):
+    """The backend's answer to a question."""
+
+    status: int
+    body: bytes
+
+
+class Evidence(NamedTuple):
+    """What answers show; None: nothing."""
+
+    support: ToolSupport | None = None
+    window: int | None = None
+    """In tokens."""
+    props: Any = None
+    """What `/props` says; None where it says nothing."""
+    is_sure: bool = True
+    """The backend answered: it was neither silent nor starting."""
+
+
+Questions = Generator[Question, "Told | None", Evidence]
+"""Yields questions, takes the answers (None where no answer came), returns what they show."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingProof:
+    """Evidence that a request waits for. A host asks the `questions`, and gives the result to `derive` in a thread and
+    then to `learn`.
+
+    support, window, template: what is wanted.
+    """
+
+    model: str
+    memory: BackendMemory
+    support: bool = True
+    window: bool = False
+    template: bool = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it still has to be asked: another request may have done so meanwhile."""
+        support, window, template = (self.memory.recall(self.model, fact) for fact in (FACT, WINDOW, TEMPLATE))
+        return (
+            (self.window and window is None)
+            or (self.support and support in {None, ToolSupport.DOUBTED})
+            or (self.template and template is None and support not in NATIVE)
+        )
+
+    def questions(self) -> Questions:
+        """What to ask the backend."""
+        props = yield Question(f"/props?model={quote(self.model, safe='')}")
+        told = None if props is None or props.status != 200 else openai.read_value(props.body)
+        window = None
+        if self.window and (window := _window_in_props(told)) is None:
+            models = yield Question("/v1/models")
+            listed = None if models is None or models.status != 200 else openai.read_value(models.body)
+            window = _window_in_models(listed, self.model)
+        support = None
+        if self.support and (support := _support_in_props(told)) is None:
+            support = yield from _support(self.model)
+        return Evidence(support, window, told, is_sure=props is not None and props.status < _SERVER_ERROR)
+
+    def derive(self, evidence: Evidence) -> str | None:
+        """The template of these props, by the name that it has from now on. Empty where it derives no family, or there
+        is none; None where it is not wanted. Takes seconds: not for an event loop.
+        """
+        if not self.template or evidence.support in NATIVE:
+            return None
+        if evidence.props is None:
+            return ""
+        from ..formats.template import sources
+
+        return sources.of_props(self.model, evidence.props)
+
+    def learn(self, evidence: Evidence, template: str | None = None) -> None:
+        """Remember what the answers showed. template: what `derive` returned."""
+        if template is not None:
+            seconds = REMEMBERED_SECONDS if evidence.is_sure else DOUBTFUL_SECONDS
+            self.memory.note(self.model, TEMPLATE, value=template, seconds=seconds)
+        if self.window:
+            self.memory.note(self.model, WINDOW, value=evidence.window or _UNKNOWN_WINDOW)
+            size = "no window is known" if evidence.window is None else f"a window of {evidence.window} tokens"
+            _log.info("The backend of %s: %s.", shown(self.model), size)
+        if self.support:
+            self._learn_support(evidence.support)
+
+    def _learn_support(self, support: ToolSupport | None) -> None:
+        self.memory.note(self.model, FACT, value=support)
+        said = {None: "nothing shows whether tools reach it", ToolSupport.NONE: "tools go by prompt"}
+        _log.info("The backend of %s: %s.", shown(self.model), said.get(support, "tools reach the model"))
+
+
+def support_of(chat: ChatRequest, settings: Settings, memory: BackendMemory) -> ToolSupport | None:
+    """What is known of the model that a request names. Providers of other APIs than OpenAI's take tools."""
+    known = memory.recall(chat.model, FACT)
+    if known is None:
+        return ToolSupport.SHOWN if settings.upstream_api != "openai" else None
+    return ToolSupport(known)
+
+
+def proof_for(chat: ChatRequest, settings: Settings, memory: BackendMemory) -> PendingProof | None:
+    """The evidence that a request waits for; None where it needs none."""
+    if not chat.offers_tools:
+        return None
+    known = support_of(chat, settings, memory)
+    support = settings.mode == "auto" and known in {None, ToolSupport.DOUBTED}
+    window = settings.tools_budget == "auto" and memory.recall(chat.model, WINDOW) is None
+    by_prompt = settings.mode == "prompt" or (settings.mode == "auto" and known not in NATIVE)
+    template = by_prompt and _may_show_template(settings) and memory.recall(chat.model, TEMPLATE) is None
+    template = template and models.family(chat.model) is None
+    wanted = support or window or template
+    return PendingProof(chat.model, memory, support, window, template) if wanted else None
+
+
+def template_of(model: str, settings: Settings, memory: BackendMemory) -> str | None:
+    """The template that says how a model calls: the one that is set, else the one that its backend shows."""
+    return settings.template or memory.recall(model, TEMPLATE) or None
+
+
+def _may_show_template(settings: Settings) -> bool:
+    """Whether the backend may be a llama.cpp server whose template is of use: an app of this process is none, unless
+    `mode=auto` has to ask it anyway.
+    """
+    if settings.format != "auto" or settings.upstream_api != "openai":
+        return False
+    if settings.template is not None or settings.by_hand("template"):
+        return False
+    return (settings.mode == "auto" or settings.upstream_url is not None) and _renders_templates()
+
+
+@functools.cache
+def _renders_templates() -> bool:
+    return importlib.util.find_spec("jinja2") is not None
+
+
+def refuses_tools(status: int, said: str) -> bool:
+    """Whether an error with this text, in lower case, is about the tools: no parser, an unknown field, a template."""
+    return status in _STATUSES and (any(word in said for word in _TOOL_WORDS) or is_models_fault(said))
+
+
+def _support(model: str) -> Generator[Question, Told | None, ToolSupport | None]:
+    body = {"model": model, "messages": _MESSAGES}
+    told = yield from _completion({**body, "tools": [_TOOL]})
+    if told is None:
+        return None
+    if told.status != 200:
+        return ToolSupport.NONE if refuses_tools(told.status, _said(told)) else None
+    answer = openai.read_value(told.body)
+    if _has_call(answer):
+        return ToolSupport.CALLS
+    with_tool = _prompt_tokens(answer)
+    told = None if with_tool is None else (yield from _completion(body))
+    without = None if told is None or told.status != 200 else _prompt_tokens(openai.read_value(told.body))
+    if with_tool is None or without is None:
+        return None
+    return ToolSupport.SHOWN if with_tool - without >= _LEAST_GROWTH else ToolSupport.NONE
+
+
+def _completion(body: Mapping[str, Any]) -> Generator[Question, Told | None, Told | None]:
+    """The answer to a chat completion of one token."""
+    told = yield Question(None, msgspec.json.encode({**body, "max_tokens": 1}))
+    if told is not None and told.status != 200 and _NEWER_LIMIT in _said(told):
+        told = yield Question(None, msgspec.json.encode({**body, _NEWER_LIMIT: 1}))
+    return told
+
+
+def _said(told: Told) -> str:
+    return told.body.decode("utf-8", "replace").lower()
+
+
+def _support_in_props(props: Any) -> ToolSupport | None:
+    match props:
+        case {"chat_template_caps": {"supports_tools": bool(takes)}}:
+            return ToolSupport.SHOWN if takes else ToolSupport.NONE
+    return None
+
+
+def _window_in_props(props: Any) -> int | None:
+    """llama.cpp's: the tokens of one slot."""
+    match props:
+        case {"default_generation_settings": {"n_ctx": int(tokens)}} if tokens > 0:
+            return tokens
+    return None
+
+
+def _window_in_models(listed: Any, model: str) -> int | None:
+    """`max_model_len` of this model, or of the only one (vLLM, SGLang); several gateways call it `context_length`."""
+    rows = listed.get("data") if isinstance(listed, dict) else None
+    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    row = next((row for row in rows if row.get("id") == model), rows[0] if len(rows) == 1 else {})
+    tokens = row.get("max_model_len") or row.get("context_length")
+    return tokens if isinstance(tokens, int) and tokens > 0 else None
+
+
+def _has_call(answer: Any) -> bool:
+    match answer:
+        case {"choices": [{"message": {"tool_calls": [_, *_]}}, *_]}:
+            return True
+    return False
+
+
+def _prompt_tokens(answer: Any) -> int | None:
+    """By the backend's own count. Engines that count nothing say 0."""
+    match answer:
+        case {"usage": {"prompt_tokens": int(tokens)}} if tokens > 0 and not isinstance(tokens, bool):
+            return tokens
+    return None
+
+
+# -- the format of a prompt, and whether its answer begins in a thought ----------------------------------------------
+#
+# An engine that parses a family's calls by itself takes them out of the text, whatever was asked: vLLM does so for
+# gpt-oss. Where it makes calls of them, they are read as calls (response/native_calls.py); where it does not, nothing
+# is left of the answer but its count of tokens. Then the prompt asks for `json`, which no engine takes for markup.
+#
+# The count is the backend's own: it is asked for in a stream too, until a model's first call in the format has come. A
+# backend that counts nothing shows nothing, because an answer without a word and one that lost all of them are the
+# same bytes; a format that is set, and `usage=count`, are the operator's word.
+#
+# An answer begins in a thought where the chat template has opened one in the prompt: it holds the thought's end and
+# not its beginning. Names of models tell it of the families whose template does so (formats/models.py); of others
+# their first answer with such an end does. What an answer showed is remembered for its client alone, since a client
+# can have a model write `</think>`; and so is that a thought was expected and none ended.
+
+
+LEAST_TOKENS = 8
+"""Of an answer in which nothing is to be seen: fewer are what ends a turn, and no call is as short."""
+_LEAST_BYTES = 3
+"""Of a token of reasoning, so that no text is counted for less than it has: Chinese has three bytes a character."""
+_PLAIN = "json"
+
+
+class PromptFormat:
+    """The format of one request's prompt. `chosen`: it, as it writes and reads. `why`: for people who read a trace."""
+
+    def __init__(self, chat: ChatRequest, settings: Settings, memory: BackendMemory) -> None:
+        self._chat = chat
+        self._settings = settings
+        self._memory = memory
+        template = template_of(chat.model, settings, memory)
+        self.chosen: ToolFormat = registry.for_model(settings.format, chat.model, template)
+        self.why = f"format={settings.format} ({settings.source('format')})"
+        if settings.format == "auto":
+            name = shown(chat.model)
+            if self.name == registry.TEMPLATE:
+                self.why += f"; by template: the name {name} tells no family, template={template} does"
+            elif registry.get("auto") is not self.chosen:
+                self.why += f"; by name: {name} tells the family"
+            else:
+                self.why += f"; by markers: the name {name} tells no family, and no template does"
+            if self.name != _PLAIN and memory.recall(chat.model, self._fact()):
+                self._write_plainly()
+                self.why += ", whose own calls its engine took out of the text"
+
+    @property
+    def name(self) -> str:
+        """The name of the format that the prompt is written in."""
+        return registry.prompt_name(self.chosen)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether calls may get lost in this format, for none was seen: the count of an empty answer is of use then."""
+        settings, model = self._settings, self._chat.model
+        if settings.format != "auto" or settings.upstream_api != "openai" or settings.usage == "count":
+            return False
+        return self._chat.offers_tools and self.name != _PLAIN and not self._memory.recall(model, self._proof())
+
+    def prove(self) -> None:
+        """A call has come."""
+        self._memory.note(self._chat.model, self._proof())
+
+    def _proof(self) -> Fact:
+        return Fact(Topic.CALLS_COME, (self.name,))
+
+    def is_swallowed(self, outcome: AnswerOutcome, completion_tokens: int | None) -> bool:
+        """Whether an answer shows that the engine keeps calls of this format to itself.
+
+        It is remembered then, and the prompt is to be written anew. completion_tokens: by the backend's own count,
+        without those of hidden reasoning.
+        """
+        if not outcome.silent or outcome.cut or self.name == _PLAIN or not self._chat.offers_tools:
+            return False
+        if (completion_tokens or 0) - outcome.thought_bytes / _LEAST_BYTES < LEAST_TOKENS:
+            return False
+        model, fact, chat = self._chat.model, self._fact(), self._chat
+        if self._settings.format != "auto":
+            if not self._memory.recall(model, fact):
+                self._memory.note(model, fact)
+                _log.warning("%s; format=auto would ask for json then.", self._fault())
+            return False
+        _log.warning("%s: the prompt asks for json for a while.", self._fault())
+        if chat.stop or odd_fields(chat) or speaks_of_calls(chat):
+            self._memory.note_own(model, fact)
+        else:
+            self._memory.note(model, fact)
+        self._write_plainly()
+        return True
+
+    def _fault(self) -> str:
+        model = shown(self._chat.model)
+        return f"An answer of {model} was empty, though tokens were counted: its engine may keep {self.name} calls"
+
+    def _fact(self) -> Fact:
+        return Fact(Topic.CALLS_KEPT, (self.name,))
+
+    def _write_plainly(self) -> None:
+        in_json = getattr(self.chosen, "in_json", None)
+        if in_json is not None:
+            self.chosen = in_json()
+
+
+_SWITCHES = ("enable_thinking", "thinking")
+"""What templates call the switch, in a request's `chat_template_kwargs`."""
+
+
+class ReasoningStart:
+    """What one request expects of its answers, and what they teach. fmt: what the prompt is written in."""
+
+    def __init__(self, chat: ChatRequest, settings: Settings, memory: BackendMemory, fmt: ToolFormat) -> None:
+        self._model = chat.model
+        self._memory = memory
+        self._fmt = fmt
+        self._start = settings.reasoning_start
+        self._switch = _switch(chat)
+        # Of a model whose template has a switch, each position is another matter.
+        self._fact = Fact(Topic.OPENS_THOUGHT, () if self._switch is None else (str(self._switch),))
+
+    def opened(self, *, constrained: bool) -> OpenedReasoning | None:
+        """The thought that the next answer begins in. constrained: it is held to JSON from its first character."""
+        if constrained or self._start == "closed":
+            return None
+        if self._start == "open":
+            return models.thoughts_of(self._fmt, self._model).tags
+        if self._switch is False:
+            return None
+        known = self._known
+        if known is None:
+            return models.opened_reasoning(self._model)
+        return models.thoughts_of(self._fmt, self._model).tags if known else None
+
+    @property
+    def _known(self) -> bool | None:
+        known = self._memory.recall(self._model, self._fact)
+        return known if isinstance(known, bool) else None
+
+    def learn(self, opened: bool | None) -> None:  # noqa: FBT001 - what the answer showed, as it says it
+        """An answer showed that the prompt opens its thought, or that it does not; or nothing (None)."""
+        if self._start != "auto":
+            return
+        if opened is None and self._known is False:
+            opened = False  # nothing speaks against what is known
+        if opened is not None:
+            self._memory.note_own(self._model, self._fact, value=opened, seconds=REMEMBERED_SECONDS)
+
+
+def _switch(chat: ChatRequest) -> bool | None:
+    """Whether the request turns thinking on or off; None where it leaves that to the template."""
+    given = openai.read_value(chat.fields.get("chat_template_kwargs"))
+    for name in _SWITCHES if isinstance(given, dict) else ():
+        if isinstance(on := given.get(name), bool):
+            return on
+    return None

@@ -440,12 +440,18 @@ def _for_backend(message: dict[str, Any], limit: int | None, *, own_ids: bool, k
     return {**message, **changed} if changed else message
 
 
+def text_of(content: Any) -> str:
+    """The text of a content, its parts joined; empty for what is neither."""
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
+
+
 def _told_as_error(content: Any) -> Any:
     """The content of a failed call's result, text or parts, with words that say so; unless it begins with such."""
-    if isinstance(content, list):
-        texts = "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-        return content if _ERROR.match(texts[:_LOOKED_AT]) else [{"type": "text", "text": _FAILED}, *content]
-    return content if _ERROR.match(content[:_LOOKED_AT]) else f"{_FAILED}\n{content}"
+    if _ERROR.match(text_of(content)[:_LOOKED_AT]):
+        return content
+    return [_text_part(_FAILED), *content] if isinstance(content, list) else f"{_FAILED}\n{content}"
 
 
 def _own_call(call: dict[str, Any]) -> dict[str, Any]:

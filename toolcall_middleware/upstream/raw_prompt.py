@@ -29,8 +29,8 @@ from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..wire import openai
 from . import prompt
-from .constraints import asks_llama_cpp_for_text
 from .history import for_backend, joined, plain_content, reasoning_of
+from .negotiation import asks_llama_cpp_for_text
 
 _log = logging.getLogger("toolcall_middleware")
 _NOT_WITH_A_PROMPT = {

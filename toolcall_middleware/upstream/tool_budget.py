@@ -33,9 +33,9 @@ from ..usage.tokenizers.base import APPROXIMATE
 from ..usage.tokenizers.vocabularies import load
 from ..wire import openai
 from ..wire.openai import new_call_id
-from .backend_memory import BackendMemory
-from .constraints import answer_schema
-from .tool_support import WINDOW
+from .backend_memory import WINDOW, BackendMemory
+from .history import text_of
+from .negotiation import answer_schema
 
 MAX_SEARCHES = 3
 """Answers of `find_tools` in one exchange."""
@@ -416,7 +416,7 @@ def mentions(
         if role == "assistant":
             names = [call["function"]["name"] for call in calls_of(message)]
         elif role == "user":
-            names = _NAME.findall(_text(message.get("content")))
+            names = _NAME.findall(text_of(message.get("content")))
         pending += [tool for name in names if (tool := left.pop(name.rstrip(".:!?"), None)) is not None]
     pending += [left[name] for name in deferred if name in wanted and name in left]
     if pending:
@@ -437,9 +437,3 @@ def with_definitions(messages: Sequence[dict[str, Any]], places: Mapping[int, Se
 def announced(tools: Iterable[Tool]) -> str:
     """The definitions, with a word of what they are."""
     return f"These tools can be called too:\n{definitions(tools)}"
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""

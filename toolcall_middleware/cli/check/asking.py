@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...errors import ToolCallError
 from ...hosts.http.client_library import httpx
-from ...upstream.tool_support import Told
+from ...upstream.backend_memory import Told
 from ...wire import openai
 from ..faces.answers import Received, read_answer
 from ..faces.requests import HEADERS, PATHS, request_body

@@ -19,8 +19,7 @@ from ...formats.base import ParserOptions
 from ...model import Tool, ToolSet
 from ...parsing.events import CallArgs, CallEnd, CallStart
 from ...settings import OPTIONS, Settings
-from ...upstream.backend_memory import BackendMemory
-from ...upstream.tool_support import PendingProof, Told, ToolSupport
+from ...upstream.backend_memory import BackendMemory, PendingProof, Told, ToolSupport
 from ..faces.answers import Received
 from ..faces.requests import PATHS
 from .asking import Asker, TooLargeError

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...explain import case_of, explain
 from ...observe.traces import Trace, TraceError, read_trace
-from ...upstream.prompt_format import LEAST_TOKENS
+from ...upstream.backend_memory import LEAST_TOKENS
 from ..command import UsageError, safe
 
 _SHOWN = 72

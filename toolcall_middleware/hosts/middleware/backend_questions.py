@@ -17,8 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...apis.passage import PASSAGE
 from ...settings import Settings
-from ...upstream.backend_memory import BackendMemory
-from ...upstream.tool_support import Evidence, PendingProof, Told
+from ...upstream.backend_memory import BackendMemory, Evidence, PendingProof, Told
 from ...usage.meter import UsageMeter
 from ...usage.meter_of_settings import meter_for, model_of
 from ...usage.tap import WholeTap
