@@ -64,8 +64,7 @@ class UsageOnlyAnswer:
         self._tap = self._new_tap()
 
     def _new_tap(self) -> UsageTap:
-        settings = self._settings
-        return UsageTap(self._usage, settings.max_response_bytes, replace=settings.usage == "count", defer=self._defer)
+        return UsageTap(self._usage, self._settings.max_response_bytes, defer=self._defer)
 
     def let_go(self) -> None:
         """There is nothing but bytes."""

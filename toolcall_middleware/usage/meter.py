@@ -75,12 +75,12 @@ class Attempt:
 class UsageMeter:
     """Counts the tokens of one exchange, over all its attempts.
 
-    known: take the backend's numbers. count: count what they leave open. ask: makes the questions by which the backend
-    counts; the tokenizer is for what it does not answer. extension: the field in which the injection is reported.
+    `known`: take the backend's numbers. count: count what they leave open. ask: makes the questions by which the
+    backend counts; the tokenizer is for what it does not answer. extension: the field that reports the injection.
     spends: `spent` will be called. `limit`: how many tokens an answer may have, where that is of interest.
     """
 
-    __slots__ = ("_ask", "_attempt", "_attempts", "_count", "_known", "_spends", "_tokenizer", "extension", "limit")
+    __slots__ = ("_ask", "_attempt", "_attempts", "_count", "_spends", "_tokenizer", "extension", "known", "limit")
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class UsageMeter:
         self.extension = extension
         self._spends = spends
         self.limit: int | None = None
-        self._known = known
+        self.known = known
         self._count = count
         self._tokenizer = tokenizer
         self._ask = ask
@@ -167,7 +167,7 @@ class UsageMeter:
         one = self._attempt
         if not isinstance(usage, dict):
             return False
-        if not self._known:
+        if not self.known:
             # What only the backend can know: how much of the prompt it had in its cache.
             one.backend = {name: value for name, value in usage.items() if name.endswith("_details")}
             return False
@@ -218,7 +218,7 @@ class UsageMeter:
     @property
     def will_estimate(self) -> bool:
         """Whether it is known beforehand that all numbers will be estimates."""
-        return self._count and not self._known and self._ask is None and not self._tokenizer.exact
+        return self._count and not self.known and self._ask is None and not self._tokenizer.exact
 
     @property
     def is_estimated(self) -> bool:

@@ -16,8 +16,8 @@ from .text_chunk import MAX_UNLIKE, read_by_type
 class UsageTap:
     """A stream whose client asks for usage. Its chunks are not parsed while each is like the one before.
 
-    One chunk is added before `[DONE]`, and only when the backend sent no usage. With replace the backend's is taken
-    away. defer: do not count at `[DONE]` but wait for `release`, when the count is due.
+    One chunk is added before `[DONE]`, and only when the backend sent no usage; the backend's is taken away where the
+    meter does not take it. defer: do not count at `[DONE]` but wait for `release`, when the count is due.
     """
 
     __slots__ = (
@@ -28,17 +28,13 @@ class UsageTap:
         "_looking",
         "_meter",
         "_reader",
-        "_replace",
         "_shape",
         "_unlike",
     )
 
-    def __init__(
-        self, meter: UsageMeter, max_event_bytes: int | None = None, *, replace: bool = False, defer: bool = False
-    ) -> None:
+    def __init__(self, meter: UsageMeter, max_event_bytes: int | None = None, *, defer: bool = False) -> None:
         self._meter = meter
         self._reader = EventReader(max_event_bytes)
-        self._replace = replace
         self._defer = defer
         self._looking = True  # whether a usage chunk may still be due
         self._head: Fields = {}  # a chunk of the answer
@@ -131,7 +127,7 @@ class UsageTap:
         if not counted:
             return event.raw
         self._meter.saw(openai.read_value(fields["usage"]))
-        if self._replace:
+        if not self._meter.known:
             return b"" if not choices else openai.event(msgspec.json.encode({**fields, "usage": openai.NULL}))
         if self._meter.is_complete:
             self._looking = False
@@ -161,43 +157,30 @@ _GIVEN = re.compile(rb'"usage"\s*:\s*\{')
 _ZERO = re.compile(rb'"(?:prompt|completion)_tokens"\s*:\s*0\b')
 
 
-class WholeTap:
-    """A whole answer to a request without tools. One that has usage is not even parsed.
+def may_lack_numbers(answer: bytes) -> bool:
+    """Whether this may be a whole answer without numbers, by a look at its bytes: one that has usage is not parsed."""
+    return not _GIVEN.search(answer) or _ZERO.search(answer) is not None
 
-    replace: the backend's numbers are not wanted.
-    """
 
-    def __init__(self, meter: UsageMeter, *, replace: bool = False) -> None:
-        self._meter = meter
-        self._replace = replace
-        self._fields: Fields = {}
+def without_numbers(answer: bytes, meter: UsageMeter) -> Fields | None:
+    """The fields of a completion without numbers that count, which the meter reads; None for any other answer."""
+    fields = openai.read_object(answer) or {}
+    choices = openai.read_objects(fields.get("choices"))
+    messages = [openai.read_object(choice.get("message")) for choice in choices or ()]
+    if not choices or None in messages:
+        return None
+    for number, (choice, message) in enumerate(zip(choices, messages, strict=True)):
+        meter.wrote_beside(message or {}, number)
+        meter.wrote(openai.read_text((message or {}).get("content")) or "", number)
+        if openai.read_text(choice.get("finish_reason")) in ENDED:
+            meter.ended()
+    meter.saw(openai.read_value(fields.get("usage")))
+    return None if meter.is_complete else fields
 
-    @staticmethod
-    def may_lack(data: bytes) -> bool:
-        """Whether this may be an answer without numbers, by a look at its bytes."""
-        return not _GIVEN.search(data) or _ZERO.search(data) is not None
 
-    def lacks(self, data: bytes) -> bool:
-        """Whether this is a completion without numbers: then `add` gives one with them."""
-        if not self._replace and not self.may_lack(data):
-            return False
-        fields = openai.read_object(data) or {}
-        choices = openai.read_objects(fields.get("choices"))
-        messages = [openai.read_object(choice.get("message")) for choice in choices or ()]
-        if not choices or None in messages:
-            return False
-        for number, (choice, message) in enumerate(zip(choices, messages, strict=True)):
-            self._meter.wrote_beside(message or {}, number)
-            self._meter.wrote(openai.read_text((message or {}).get("content")) or "", number)
-            if openai.read_text(choice.get("finish_reason")) in ENDED:
-                self._meter.ended()
-        self._fields = fields
-        self._meter.saw(openai.read_value(fields.get("usage")))
-        return not self._meter.is_complete
-
-    def add(self, data: bytes) -> bytes:
-        """The answer with usage; the rest of it keeps its bytes."""
-        usage = msgspec.json.encode(self._meter.total())
-        if "usage" in self._fields:
-            return msgspec.json.encode({**self._fields, "usage": msgspec.Raw(usage)})
-        return data.rstrip()[:-1] + b',"usage":' + usage + b"}"
+def with_numbers(answer: bytes, fields: Fields, meter: UsageMeter) -> bytes:
+    """The answer with usage; the rest of it keeps its bytes. fields: those of `without_numbers`."""
+    usage = msgspec.json.encode(meter.total())
+    if "usage" in fields:
+        return msgspec.json.encode({**fields, "usage": msgspec.Raw(usage)})
+    return answer.rstrip()[:-1] + b',"usage":' + usage + b"}"

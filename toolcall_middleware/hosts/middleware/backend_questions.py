@@ -20,7 +20,7 @@ from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory, Evidence, PendingProof, Told
 from ...usage.meter import UsageMeter
 from ...usage.meter_of_settings import meter_for, model_of
-from ...usage.tap import WholeTap
+from ...usage.tap import may_lack_numbers, with_numbers, without_numbers
 from ...usage.upstream_tokenizer import Question
 from ..http.answer import Answer, Collected, Reads
 from ..http.bodies import Given
@@ -166,17 +166,16 @@ class WholeUsage(Answer):
     async def whole(self, body: bytes) -> bytes | None:
         """See Answer."""
         settings = self._settings
-        replace = settings.usage == "count"
-        if len(body) > _MAX_WHOLE or (not replace and not WholeTap.may_lack(body)):
+        if len(body) > _MAX_WHOLE or (settings.usage != "count" and not may_lack_numbers(body)):
             return None
         meter = meter_for(settings, model_of(self._body), self._memory)
         await offloaded(len(self._body), meter.sent, self._body)
-        tap = WholeTap(meter, replace=replace)
-        if not await offloaded(len(body), tap.lacks, body):
+        fields = await offloaded(len(body), without_numbers, body, meter)
+        if fields is None:
             return None
         if meter.is_due:
             await wait_for(meter, self._app, self._scope, settings.paths)
-        out = await offloaded(len(body), tap.add, body)
+        out = await offloaded(len(body), with_numbers, body, fields, meter)
         note = b"mode=pass; usage=estimated" if meter.is_estimated else b"mode=pass"
         self.replaced(length=len(out))
         self.start["headers"].append((b"x-toolcall", note))
