@@ -1,10 +1,11 @@
-"""`malformed_arguments=forward` in every format: the client gets what the model wrote for the arguments, in its syntax.
+"""Malformed arguments in every format: forwarded in the words of its syntax, text to the byte, and never a call.
 
-The samples are what each family itself writes, damaged: cut in a value, or with a fault in the middle.
+The samples are what each family itself writes, damaged: cut in a value, with a fault in the middle, or of another kind.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -12,11 +13,17 @@ import pytest
 
 from tests.exchange.test_modes import NativeBackend, answered, post
 from tests.helpers.fakes import TextBackend
+from tests.helpers.policies import policy as made_policy
+from tests.parsing.streams import calls_in, read
 from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.answer.operations import Arguments
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
-from toolcall_middleware.parsing.events import CallStart
+from toolcall_middleware.parsing.events import CallStart, Text
+from toolcall_middleware.response.choice import ChoiceAnswer
+
+from .test_malformed_arguments import GRAVE, SLIGHT
 
 STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 NAMES = registry.names()
@@ -37,8 +44,12 @@ CLOSING = re.compile(
 )
 
 
+def rendered(name: str, arguments: str) -> str:
+    return registry.get(name).render_calls([ToolCall("f", arguments, "call_1")])
+
+
 def written(name: str) -> str:
-    text = registry.get(name).render_calls([ToolCall("f", ARGUMENTS, "call_1")])
+    text = rendered(name, ARGUMENTS)
     return text.replace('\\"', '"') if name == "function_call" else text
 
 
@@ -133,15 +144,13 @@ async def test_a_call_that_is_cut_in_a_value_leaves_as_it_was_written(name: str,
     assert stream or "; cut=1" in response.headers["x-toolcall"]
 
 
-# A value of these ends only where what follows its tag says so: without the tag all that follows is in it.
-UNENDING = {"tool_tags"}
+# A value of `tool_tags` ends only where what follows its tag says so: without the tag all that follows is in it.
+ENDING = [name for name in NAMES if name != "tool_tags"]
 
 
 @STREAMS
-@WAYS
+@pytest.mark.parametrize(("name", "mode"), [(name, mode) for name in ENDING for mode in modes(name)])
 async def test_a_fault_in_the_middle_leaves_as_it_was_written(name: str, mode: str, stream: bool) -> None:
-    if name in UNENDING:
-        pytest.skip("the value has no end then")
     text, arguments = faulty(name)
     response = await post(asked(name, mode, text), stream=stream, tools=[TOOL])
     choice = answered(response, verbatim=True, own_ids=mode == "prompt")
@@ -153,7 +162,7 @@ async def test_a_fault_in_the_middle_leaves_as_it_was_written(name: str, mode: s
 @STREAMS
 @WAYS
 async def test_what_is_right_leaves_as_ever(name: str, mode: str, stream: bool) -> None:
-    text = registry.get(name).render_calls([ToolCall("f", ARGUMENTS, "call_1")])
+    text = rendered(name, ARGUMENTS)
     response = await post(asked(name, mode, text), stream=stream, tools=[TOOL])
     choice = answered(response, tools={"f"}, own_ids=mode == "prompt")
     assert [(call.name, call.parsed) for call in choice.calls] == [("f", {"x": "Paris", "n": 1})]
@@ -161,10 +170,60 @@ async def test_what_is_right_leaves_as_ever(name: str, mode: str, stream: bool) 
 
 
 @STREAMS
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in UNENDING])
+@pytest.mark.parametrize("name", ENDING)
 async def test_two_calls_do_not_mix(name: str, stream: bool) -> None:
     text, arguments = faulty(name)
     response = await post(asked(name, "prompt", f"{text}\n{text}"), stream=stream, tools=[TOOL])
     choice = answered(response, verbatim=True)
     assert choice.named_calls[0] == ("f", arguments)
     assert all(call == ("f", arguments) for call in choice.named_calls)
+
+
+# -- those that write arguments as JSON ------------------------------------------------------------------------------
+
+
+MARK_JSON = '{"mark": 0}'
+UNREADABLE = ["oops not json", "[1]", '"plain words"', "5", "true", "-", "(a=1)"]
+WRITTEN = {name: text for name in NAMES if MARK_JSON in (text := rendered(name, MARK_JSON))}
+BARE = {"llama3_json", "xlam", "action_json", "functionary_v32", "react"}  # no marker, so not all of these are calls
+CHANNEL = re.compile(r"<\|channel\|>.*<\|message\|>")  # the header of a message is no content of it
+TAKES_TEXT = {"harmony", "llm-jp-harmony"}
+JSON = [name for name in WRITTEN if name != "mirothinker"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    # Where a message's text is the tool's one argument, only JSON can be unreadable.
+    [(name, one) for name in JSON for one in UNREADABLE if name not in TAKES_TEXT or one[0] in '["'],
+)
+def test_it_is_text_to_the_byte_in_any_format_with_json_arguments(name: str, arguments: str) -> None:
+    text = (
+        WRITTEN[name].replace(MARK_JSON, arguments).removesuffix("<|end_message|>")
+    )  # the end of a turn is no content
+    for pieces in ([text], list(text)):
+        events = read(registry.get(name).parser(ToolSet.of([Tool("f")]), ParserOptions()), pieces)
+        assert not any(isinstance(event, CallStart) for event in events)
+        said = "".join(event.text for event in events if isinstance(event, Text))
+        assert said == text or (name == "llm-jp-harmony" and said == CHANNEL.sub("", text))
+
+
+@pytest.mark.parametrize("name", JSON)
+@pytest.mark.parametrize("arguments", ["null", "[]", '""', '"{\\"x\\": 1}"', '{"x": 1}', "{x: 1,}"])
+def test_what_can_be_arguments_is_a_call(name: str, arguments: str) -> None:
+    text = WRITTEN[name].replace(MARK_JSON, arguments)
+    tools = ToolSet.of([Tool("f")])
+    for pieces in ([text], list(text)):
+        held = calls_in(read(registry.get(name).parser(tools, ParserOptions()), pieces))
+        assert held == calls_in(read(registry.get(name).parser(tools, ParserOptions(any_arguments=None)), pieces))
+        assert name in BARE or [json.loads(call.arguments) for call in held] in ([{}], [{"x": 1}])
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_none_is_a_call_in_any_format_with_json_arguments(name: str) -> None:
+    fmt, tools = registry.get(name), ToolSet.of([Tool("f", "", {"type": "object"})])
+    policy = made_policy(stream_arguments=False, malformed_arguments="error")
+    for kind, damaged in (SLIGHT | GRAVE).items():
+        for pieces in ([WRITTEN[name].replace(MARK_JSON, damaged)], list(WRITTEN[name].replace(MARK_JSON, damaged))):
+            answer = ChoiceAnswer(fmt.parser(tools, ParserOptions(keep_raw=True)), policy)
+            ops = [op for piece in pieces for op in answer.feed(piece)] + answer.finish("stop")[0]
+            assert not any(isinstance(op, Arguments) for op in ops), kind
