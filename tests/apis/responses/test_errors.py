@@ -16,25 +16,6 @@ from .asking import asked, streamed
 from .received import check_stream
 
 MODEL_FAULTS = ["unknown_tool_call", "malformed_tool_arguments", "invalid_tool_arguments", "tool_choice_not_satisfied"]
-CONTEXT = [
-    # vLLM, OpenAI
-    "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages).",
-    "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
-    "Input length (5000) exceeds model's maximum context length (4096).",
-    # llama.cpp, llama-cpp-python
-    "the request exceeds the available context size, try increasing it",
-    "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it",
-    "Requested tokens (5000) exceed context window of 4096",
-    # SGLang
-    "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
-    # Ollama, LM Studio
-    "the input length exceeds the context length",
-    "Trying to keep the first 5000 tokens. However, the model is loaded with context length of only 4096 tokens.",
-    # TGI, Anthropic, Google
-    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
-    "prompt is too long: 210000 tokens > 200000 maximum",
-    "The input token count (2000000) exceeds the maximum number of tokens allowed (1048576).",
-]
 
 
 def replied(status: int, body: bytes) -> tuple[int, dict[str, Any], dict[bytes, bytes]]:
@@ -76,9 +57,10 @@ def test_a_fault_of_the_model_is_invalid_prompt_in_the_stream(code: str, said: l
     assert "response.output_item.done" not in got.types
 
 
-@pytest.mark.parametrize("message", CONTEXT)
 @pytest.mark.parametrize("status", [400, 422, 500])
-def test_a_prompt_that_is_too_long_is_told_as_agents_understand_it(message: str, status: int) -> None:
+def test_a_prompt_that_is_too_long_is_told_as_agents_understand_it(status: int) -> None:
+    """What else engines say of it is in tests/apis/test_context_errors.py."""
+    message = "Requested tokens (5000) exceed context window of 4096"
     got, error, _ = replied(status, error_body(message, type="BadRequestError", code=status))
     assert (got, error["code"], error["type"]) == (400, "context_length_exceeded", "invalid_request_error")
     assert error["message"] == message
@@ -100,11 +82,6 @@ def test_other_errors_keep_their_code_and_status(message: str) -> None:
     assert (status, error["code"], error["type"], error["message"]) == (403, "own", "permission", message)
     assert b"x-toolcall-error" not in headers
     assert replied(400, error_body(message, type="x"))[1]["code"] is None
-
-
-def test_our_own_limits_are_no_matter_of_the_context() -> None:
-    error = ToolCallError("limit_exceeded", "max_description_length: the description exceeds the context of 9.")
-    assert json.loads(asked()[0].error(error).body)["error"]["code"] == "limit_exceeded"
 
 
 def test_errors_name_the_clients_fields() -> None:
