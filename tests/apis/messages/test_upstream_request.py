@@ -164,19 +164,6 @@ def test_results_stand_in_one_message_in_the_order_of_the_calls_and_before_text(
     ]
 
 
-def test_a_result_that_comes_late_goes_to_its_call() -> None:
-    built = sent(
-        HELLO,
-        asks(("a", "weather", "{}")),
-        {"role": "user", "content": "wait"},
-        {"role": "assistant", "content": "ok"},
-        gives("a", "1"),
-        tools=[WEATHER],
-    )
-    assert built["messages"][2]["content"][0] == {"type": "tool_result", "tool_use_id": "a", "content": "1"}
-    assert built["messages"][-1] == {"role": "assistant", "content": "ok"}
-
-
 def test_a_call_without_a_result_gets_one_that_says_so() -> None:
     built = sent(HELLO, asks(("a", "weather", "{}")), {"role": "user", "content": "never mind"}, tools=[WEATHER])
     result = built["messages"][2]["content"][0]
@@ -269,14 +256,9 @@ def test_parts_that_cannot_be_said_are_refused_by_name(part: Any, param: str) ->
     ("messages", "code", "param"),
     [
         ([HELLO, gives("b", "1")], "invalid_tool_call_id", "messages[1].tool_call_id"),
-        ([HELLO, asks(("a", "w", "{}")), gives("b", "1")], "invalid_tool_call_id", "messages[2].tool_call_id"),
-        ([gives("a", "1"), asks(("a", "w", "{}"))], "invalid_tool_call_id", "messages[0].tool_call_id"),
-        ([{"role": "function", "name": "w", "content": "1"}], "invalid_request", "messages[0].role"),
+        ([HELLO, asks(("", "w", "{}"))], "invalid_request", "messages[1].tool_calls[0]"),
         ([{"role": "user", "content": " "}], "invalid_request", "messages"),
         ([{"role": "user", "content": 1}], "invalid_request", "messages[0].content"),
-        ([{"role": "assistant", "tool_calls": {}}], "invalid_request", "messages[0].tool_calls"),
-        ([{"role": "assistant", "tool_calls": [{"id": "a"}]}], "invalid_request", "messages[0].tool_calls[0]"),
-        (["hello"], "invalid_request", "messages[0]"),
     ],
 )
 def test_what_no_api_takes_is_refused_before_sending(messages: list[Any], code: str, param: str) -> None:
@@ -564,7 +546,6 @@ def test_stream_is_passed_on() -> None:
         ({"functions": [{"name": "f"}]}, "functions"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"model": ""}, "model"),
-        ({"messages": []}, "messages"),
         ({"messages": "hello"}, "messages"),
         ({"tools": {"a": 1}}, "tools"),
         ({"tools": [{"type": "web_search"}]}, "tools[0]"),
@@ -616,17 +597,3 @@ def test_what_a_model_takes_is_told_by_its_name(
 ) -> None:
     able = abilities(model)
     assert (able.sampling, able.thinking, able.structured) == (sampling, thinking, structured)
-
-
-@pytest.mark.parametrize("call_id", [None, 1, [], {}, "", "other"])
-def test_a_result_of_no_call_is_refused_whatever_its_id(call_id: Any) -> None:
-    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    messages = [
-        {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": call_id, "content": "x"},
-    ]
-    body = json.dumps({"model": "claude-sonnet-4-5", "messages": messages}).encode()
-    with pytest.raises(ToolCallError) as caught:
-        AnthropicTranslation(default_max_tokens=9).request(body)
-    assert (caught.value.status, caught.value.param) == (400, "messages[2].tool_call_id")
