@@ -69,97 +69,102 @@ def test_a_prompt_that_cannot_be_read_is_estimated_by_its_length(body: bytes) ->
 # -- the meter -----------------------------------------------------------------------------------------------------
 
 
-def test_without_numbers_of_the_backend_all_is_estimated() -> None:
-    counted = meter()
-    counted.wrote("one two")
-    counted.wrote(" three")
-    total = counted.total()
-    assert total is not None
-    assert total["estimated"] is True
-    assert total["completion_tokens"] == 3
-    assert total["prompt_tokens"] == estimate_prompt(BODY)
-    assert total["total_tokens"] == total["prompt_tokens"] + 3
+NEXT, TOTAL = "(the next attempt)", "(the numbers are asked for)"
+P = estimate_prompt(BODY)
 
 
-def test_numbers_of_the_backend_win_and_keep_their_details() -> None:
-    counted = meter()
-    counted.wrote("one two three four five")
-    given = {**USAGE, "prompt_tokens_details": {"cached_tokens": 1}, "completion_tokens_details": None}
-    assert counted.saw(given)
-    assert counted.total() == given
+def numbers(prompt: int, completion: int, **more: Any) -> dict[str, Any]:
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion, **more}
 
 
-def test_the_last_numbers_of_a_try_count() -> None:
-    counted = meter()
-    for tokens in (1, 2, 3):
-        counted.saw({**USAGE, "completion_tokens": tokens, "total_tokens": 3 + tokens})
-    assert counted.total() == {**USAGE, "completion_tokens": 3, "total_tokens": 6}
+def guessed(prompt: int, completion: int, **more: Any) -> dict[str, Any]:
+    return numbers(prompt, completion, estimated=True, **more)
 
 
-def test_gaps_are_filled() -> None:
-    counted = meter()
-    assert not counted.saw({"completion_tokens": 4})
-    total = counted.total()
-    assert total is not None
-    assert total["completion_tokens"] == 4
-    assert total["prompt_tokens"] == estimate_prompt(BODY)
-    assert total["total_tokens"] == 4 + total["prompt_tokens"]
-    assert total["estimated"] is True
-    assert not counted.saw({"prompt_tokens": 1, "completion_tokens": 2})
-    assert counted.total() == {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+DETAILED = {**USAGE, "prompt_tokens_details": {"cached_tokens": 1}, "completion_tokens_details": None}
+ZEROS = numbers(0, 0)
+# The options of a meter; what happens (text that the model writes, numbers of the backend); which of those numbers can
+# go to the client as they are; what the client gets.
+TOTALS: dict[str, tuple[dict[str, Any], list[Any], list[bool], Any]] = {
+    "without the backend's all is estimated": ({}, ["one two", " three"], [], guessed(P, 3)),
+    "the backend's win and keep their details": ({}, ["one two three four five", DETAILED], [True], DETAILED),
+    "the last of an attempt count": ({}, [numbers(3, 1), numbers(3, 2), numbers(3, 3)], [True] * 3, numbers(3, 3)),
+    "gaps are filled": ({}, [{"completion_tokens": 4}], [False], guessed(P, 4)),
+    "until the backend fills them": (
+        {},
+        [{"completion_tokens": 4}, TOTAL, {"prompt_tokens": 1, "completion_tokens": 2}],
+        [False, False],
+        numbers(1, 2),
+    ),
+    "attempts add up": (
+        {},
+        [{**USAGE, "details": {"a": 1, "b": None}, "note": "x"}, NEXT, {**USAGE, "details": {"a": 2, "c": 3}}],
+        [True, False],
+        numbers(6, 8, details={"a": 3, "b": None, "c": 3}, note="x"),
+    ),
+    "so do numbers of any kind": (
+        {},
+        [{**USAGE, "cost": 0.25}, NEXT, {**USAGE, "cost": 0.5}],
+        [True, False],
+        numbers(6, 8, cost=0.75),
+    ),
+    "an attempt that was estimated says so in the sum": ({}, ["one two", NEXT, USAGE], [False], guessed(P + 3, 2 + 4)),
+    "nothing is counted unless wanted": ({"count": False}, ["one two"], [], None),
+    "but the backend's are": ({"count": False}, ["one two", TOTAL, NEXT, USAGE], [False], USAGE),
+    "where we count the backend's are ignored": ({"known": False}, ["one two", USAGE], [False], guessed(P, 2)),
+    "but for its details": (
+        {"known": False},
+        ["one two", {**USAGE, "prompt_tokens_details": {"cached_tokens": 2}}],
+        [False],
+        guessed(P, 2, prompt_tokens_details={"cached_tokens": 2}),
+    ),
+    "zeros of what was not counted are not believed": ({}, ["one two", ZEROS], [False], guessed(P, 2)),
+    "nor one of them": ({}, ["one two", numbers(9, 0)], [False], guessed(9, 2)),
+    "nor the other": ({}, ["one two", numbers(0, 2)], [False], guessed(P, 2)),
+    "an answer of nothing costs nothing": ({}, [numbers(9, 0)], [True], numbers(9, 0)),
+    "a total that was given stays": (
+        {},
+        ["one two", {**USAGE, "total_tokens": 99}],
+        [True],
+        {**USAGE, "total_tokens": 99},
+    ),
+    "also where nothing is counted": (
+        {"count": False},
+        [{**USAGE, "total_tokens": 99}],
+        [True],
+        {**USAGE, "total_tokens": 99},
+    ),
+    "and what we count adds up": ({"known": False}, ["one two", {**USAGE, "total_tokens": 99}], [False], guessed(P, 2)),
+    **{
+        f"what is no usage is ignored: {odd!r}": ({}, [odd], [False], guessed(P, 0))
+        for odd in (None, 5, [], {}, {"completion_tokens": "4"}, {"completion_tokens": True})
+    },
+}
 
 
-@pytest.mark.parametrize("usage", [None, 5, [], {}, {"completion_tokens": "4"}, {"completion_tokens": True}])
-def test_what_is_no_usage_is_ignored(usage: Any) -> None:
-    counted = meter()
-    assert not counted.saw(usage)
-    total = counted.total()
-    assert total is not None
-    assert total["estimated"] is True
+@pytest.mark.parametrize("name", TOTALS)
+def test_the_numbers_of_an_exchange(name: str) -> None:
+    options, steps, whole, expected = TOTALS[name]
+    counted, saw = meter(**options), []
+    for step in steps:
+        match step:
+            case "(the next attempt)":
+                counted.next_attempt()
+            case "(the numbers are asked for)":
+                counted.total()
+            case str():
+                counted.wrote(step)
+            case _:
+                saw.append(counted.saw(step))
+    assert saw == whole
+    assert counted.total() == expected
 
 
-def test_tries_add_up() -> None:
-    counted = meter()
-    counted.saw({**USAGE, "details": {"a": 1, "b": None}, "note": "x"})
-    counted.next_attempt()
-    assert not counted.saw({**USAGE, "details": {"a": 2, "c": 3}})
-    assert counted.total() == {
-        "prompt_tokens": 6,
-        "completion_tokens": 8,
-        "total_tokens": 14,
-        "details": {"a": 3, "b": None, "c": 3},
-        "note": "x",
-    }
-
-
-def test_a_try_that_was_estimated_says_so_in_the_sum() -> None:
-    counted = meter()
-    counted.wrote("one two")
-    counted.next_attempt()
-    counted.saw(USAGE)
-    total = counted.total()
-    assert total is not None
-    assert total["estimated"] is True
-    assert total["completion_tokens"] == 2 + 4
-    assert total["total_tokens"] == total["prompt_tokens"] + 6
-
-
-def test_nothing_is_counted_unless_wanted() -> None:
-    counted = meter(count=False)
-    counted.wrote("one two")
-    assert counted.total() is None
-    counted.next_attempt()
-    counted.saw(USAGE)
-    assert counted.total() == USAGE
-
-
-def test_the_backends_numbers_are_ignored_where_we_are_to_count() -> None:
-    counted = meter(known=False)
-    counted.wrote("one two")
-    assert not counted.saw(USAGE)
-    total = counted.total()
-    assert total is not None
-    assert total["completion_tokens"] == 2
+def test_a_prompt_of_zero_tokens_was_counted_by_none() -> None:
+    for given, tokens in ((ZEROS, None), (numbers(9, 0), 9)):
+        counted = meter()
+        counted.saw(given)
+        assert counted.prompt_tokens == tokens
 
 
 @pytest.mark.slow
@@ -174,56 +179,6 @@ def test_counting_keeps_no_long_text() -> None:
     total = counted.total()
     assert total is not None
     assert 450_000 <= total["completion_tokens"] <= 550_000
-
-
-@pytest.mark.parametrize(
-    "zeros",
-    [
-        {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
-        {"prompt_tokens": 9, "completion_tokens": 0, "total_tokens": 9},
-        {"prompt_tokens": 0, "completion_tokens": 2, "total_tokens": 2},
-    ],
-)
-def test_zeros_for_what_was_not_counted_are_not_believed(zeros: dict[str, int]) -> None:
-    counted = meter()
-    counted.wrote("one two")
-    assert not counted.saw(zeros)
-    total = counted.total()
-    assert total is not None
-    assert (total["prompt_tokens"], total["completion_tokens"]) == (zeros["prompt_tokens"] or estimate_prompt(BODY), 2)
-    assert total["total_tokens"] == total["prompt_tokens"] + 2
-    assert total["estimated"] is True
-    assert counted.prompt_tokens == (zeros["prompt_tokens"] or None)
-
-
-def test_an_answer_of_nothing_costs_nothing() -> None:
-    counted = meter()
-    given = {"prompt_tokens": 9, "completion_tokens": 0, "total_tokens": 9}
-    assert counted.saw(given)
-    assert counted.total() == given
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_a_total_that_was_given_stays_and_what_we_count_adds_up(known: bool) -> None:
-    counted = meter(known=known)
-    counted.wrote("one two")
-    assert counted.saw({**USAGE, "total_tokens": 99}) is known
-    total = counted.total()
-    assert total is not None
-    assert total["total_tokens"] == (99 if known else total["prompt_tokens"] + total["completion_tokens"])
-    only = meter(count=False)
-    only.saw({**USAGE, "total_tokens": 99})
-    assert only.total() == {**USAGE, "total_tokens": 99}
-
-
-def test_details_of_the_backend_stay_where_we_count() -> None:
-    counted = meter(known=False)
-    counted.wrote("one two")
-    counted.saw({**USAGE, "prompt_tokens_details": {"cached_tokens": 2}})
-    total = counted.total()
-    assert total is not None
-    assert total["prompt_tokens_details"] == {"cached_tokens": 2}
-    assert total["completion_tokens"] == 2
 
 
 @pytest.mark.parametrize(
@@ -293,16 +248,6 @@ def test_a_long_answer_is_counted_in_blocks_and_not_kept() -> None:
     assert total is not None
     assert total["completion_tokens"] == tokenizer.count(text)
     assert "estimated" not in total
-
-
-def test_numbers_of_any_kind_add_up() -> None:
-    counted = meter()
-    counted.saw({**USAGE, "cost": 0.25})
-    counted.next_attempt()
-    counted.saw({**USAGE, "cost": 0.5})
-    total = counted.total()
-    assert total is not None
-    assert total["cost"] == 0.75
 
 
 # -- the tap -------------------------------------------------------------------------------------------------------
