@@ -83,6 +83,7 @@ def guessed(prompt: int, completion: int, **more: Any) -> dict[str, Any]:
 
 DETAILED = {**USAGE, "prompt_tokens_details": {"cached_tokens": 1}, "completion_tokens_details": None}
 ZEROS = numbers(0, 0)
+NO_USAGE: list[Any] = [None, 5, [], {}, {"completion_tokens": "4"}, {"completion_tokens": True}]
 # The options of a meter; what happens (text that the model writes, numbers of the backend); which of those numbers can
 # go to the client as they are; what the client gets.
 TOTALS: dict[str, tuple[dict[str, Any], list[Any], list[bool], Any]] = {
@@ -137,7 +138,7 @@ TOTALS: dict[str, tuple[dict[str, Any], list[Any], list[bool], Any]] = {
     "and what we count adds up": ({"known": False}, ["one two", {**USAGE, "total_tokens": 99}], [False], guessed(P, 2)),
     **{
         f"what is no usage is ignored: {odd!r}": ({}, [odd], [False], guessed(P, 0))
-        for odd in (None, 5, [], {}, {"completion_tokens": "4"}, {"completion_tokens": True})
+        for odd in NO_USAGE
     },
 }
 

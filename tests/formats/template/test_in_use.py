@@ -20,6 +20,7 @@ from toolcall_middleware.formats.template import sources
 from toolcall_middleware.hosts.proxy.upstreams_file import ask, with_template
 from toolcall_middleware.settings import Settings
 
+from ...response.streams import DONE, chunk, event
 from ...usage.tiny import save_model
 from . import templates
 
@@ -62,10 +63,19 @@ def body(**fields: Any) -> bytes:
     return json.dumps({"model": "acme-9b", "messages": HISTORY[:1], "tools": [TOOL], **fields}).encode()
 
 
-def chunk(text: str, finish: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish}
-    data = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "acme-9b", "choices": [choice]}
-    return b"data: " + json.dumps(data).encode() + b"\n\n"
+def calls_and_text(driven: Driven, written: str) -> str:
+    """What leaves beside the one call of a stream that comes by the character, which is `CALL` and is streamed too."""
+    driven.on_response_start(200, [(b"content-type", b"text/event-stream")])
+    out = b"".join(driven.feed(event(chunk({"content": char}))) for char in written)
+    out += driven.feed(event(chunk({}, "stop")) + DONE) + driven.finish()
+    events = [json.loads(line[6:]) for line in out.split(b"\n\n") if line.startswith(b"data: {")]
+    deltas = [each["choices"][0]["delta"] for each in events if each["choices"]]
+    calls = [call for delta in deltas for call in delta.get("tool_calls") or ()]
+    assert calls[0]["function"]["name"] == "look_up"
+    assert json.loads("".join(call["function"]["arguments"] for call in calls)) == {"city": "Paris"}
+    assert len(calls) > 5
+    assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    return "".join(delta.get("content") or "" for delta in deltas).strip()
 
 
 @pytest.mark.slow
@@ -81,17 +91,7 @@ def test_a_request_is_asked_and_streamed_in_the_templates_form(fmt: str, place: 
     assert result.startswith("<output>rain ")
     assert "</output> " not in result
     assert "<acme_call>" not in result
-    driven.on_response_start(200, [(b"content-type", b"text/event-stream")])
-    out = b"".join(driven.feed(chunk(char)) for char in f"Well. {CALL}")
-    out += driven.feed(chunk("", "stop") + b"data: [DONE]\n\n") + driven.finish()
-    events = [json.loads(line[6:]) for line in out.split(b"\n\n") if line.startswith(b"data: {")]
-    deltas = [event["choices"][0]["delta"] for event in events if event["choices"]]
-    calls = [call for delta in deltas for call in delta.get("tool_calls") or ()]
-    assert calls[0]["function"]["name"] == "look_up"
-    assert json.loads("".join(call["function"]["arguments"] for call in calls)) == {"city": "Paris"}
-    assert len(calls) > 5  # streamed
-    assert "".join(delta.get("content") or "" for delta in deltas).strip() == "Well."
-    assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    assert calls_and_text(driven, f"Well. {CALL}") == "Well."
     assert driven.headers()["x-toolcall"].startswith("mode=prompt; format=template")
 
 
@@ -124,15 +124,7 @@ def test_a_declared_call_streams_and_is_constrained_where_it_is_required(own: st
     asked = driven.on_request(body(stream=True, tool_choice="required"))
     assert asked is not None
     assert b'<acme_call>{\\"tool\\": \\"look_up\\", \\"input\\": ' in asked
-    driven.on_response_start(200, [(b"content-type", b"text/event-stream")])
-    out = b"".join(driven.feed(chunk(char)) for char in CALL)
-    out += driven.feed(chunk("", "stop") + b"data: [DONE]\n\n") + driven.finish()
-    events = [json.loads(line[6:]) for line in out.split(b"\n\n") if line.startswith(b"data: {")]
-    calls = [call for event in events for call in event["choices"][0]["delta"].get("tool_calls") or ()]
-    assert calls[0]["function"]["name"] == "look_up"
-    assert json.loads("".join(call["function"]["arguments"] for call in calls)) == {"city": "Paris"}
-    assert len(calls) > 5
-    assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    calls_and_text(driven, CALL)
 
 
 @pytest.mark.slow

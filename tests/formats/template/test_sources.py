@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -153,41 +155,33 @@ def test_the_cache_is_asked_by_the_requests_model(tmp_path: Path, monkeypatch: p
     assert registry.for_model("auto", "acme/two", "cache") is registry.get("auto")
 
 
-@pytest.mark.slow
-def test_a_declared_response_template_is_used(tmp_path: Path) -> None:
-    declared = {
-        "start_anchor": "<|im_start|>assistant\n",
-        "fields": {
-            "reasoning_content": {"open": "<muse>", "close_pattern": r"</muse>\s*"},
-            "tool_calls": {
-                "open": "<acme_call>",
-                "close_pattern": r"</acme_call>\s*",
-                "repeats": True,
-                "content": "json",
-                "transform": {"function": {"name": "{content.tool}", "arguments": "{content.input}"}},
-            },
-        },
-    }
-    plain = templates.JSON.replace("message.reasoning_content", "false")
-    found = sources.of_source(str(checkpoint(tmp_path, chat_template=plain, response_template=declared)))
-    assert found.kind == "declared by the checkpoint: JSON objects behind <acme_call>"
-    assert found.family is not None
-    assert found.family.markup.reasoning == (("<muse>", "</muse>"),)
-
-
-DECLARED = {
+DECLARED: dict[str, Any] = {
     "start_anchor": "<|im_start|>assistant\n",
     "fields": {
-        "thinking": {"open": "<muse>", "close": "</muse>"},
+        "thinking": {"open": "<muse>", "close_pattern": r"</muse>\s*"},
         "tool_calls": {
             "open": "<acme_call>",
-            "close": "</acme_call>",
+            "close_pattern": r"</acme_call>\s*",
             "repeats": True,
             "content": "json",
             "transform": {"type": "function", "function": "{content}"},
         },
     },
 }
+
+
+KEYS = {"function": {"name": "{content.tool}", "arguments": "{content.input}"}}
+
+
+@pytest.mark.slow
+def test_a_declared_response_template_is_used(tmp_path: Path) -> None:
+    declared = copy.deepcopy(DECLARED)
+    declared["fields"]["tool_calls"]["transform"] = KEYS
+    plain = templates.JSON.replace("message.reasoning_content", "false")
+    found = sources.of_source(str(checkpoint(tmp_path, chat_template=plain, response_template=declared)))
+    assert found.kind == "declared by the checkpoint: JSON objects behind <acme_call>"
+    assert found.family is not None
+    assert found.family.markup.reasoning == (("<muse>", "</muse>"),)
 
 
 @pytest.mark.slow
