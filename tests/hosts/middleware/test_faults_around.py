@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import zlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,9 +11,9 @@ import pytest
 from starlette.responses import StreamingResponse
 
 from tests.helpers.asgi_client import BLOCK, JSON_TYPE, App, Backend, Client, ask, middleware
-from tests.helpers.fakes import TextBackend
 from tests.helpers.stream_rules import Answered, check_error, check_stream
 
+from ..proxy.test_any_await import cancel, in_app, interrupted_at_any_turn, leave
 from ..proxy.test_any_byte import EngineDiedError
 from ..proxy.test_faults import BEGUN, HTML, broken
 from .test_asgi import ACCEPTING, WRAPPERS
@@ -92,48 +91,16 @@ async def test_html_and_refusals_are_told(name: str, outside: bool) -> None:
         check_error(body_of(made))
 
 
+@pytest.mark.parametrize("interrupt", [cancel, leave])
 @pytest.mark.parametrize("spec_version", ["2.3", "2.4"])
 @pytest.mark.parametrize("outside", [True, False], ids=["around", "within"])
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_client_that_leaves_after_any_message_leaves_nothing(
-    name: str, outside: bool, spec_version: str
+async def test_who_is_cancelled_or_leaves_at_any_turn_leaves_nothing(
+    name: str, outside: bool, spec_version: str, interrupt: Any
 ) -> None:
-    for messages in range(40):
-        backend = TextBackend([f"Hi {BLOCK}"], pause=0)
-        made = Client(ask(), headers=[JSON_TYPE], leave_after=messages or None, spec_version=spec_version)
-        if not messages:
-            made.leave()
-        try:
-            await made.run(around(name, backend, outside=outside))
-        except RuntimeError as error:
-            # Starlette's own word for an app that saw the disconnect and answered nothing.
-            assert str(error) == "No response returned."  # noqa: PT017 - it need not be raised
-            assert name == "base"
-        if made.complete and messages:
-            break
-    assert made.complete
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("outside", [True, False], ids=["around", "within"])
-async def test_cancelling_at_any_await_leaves_nothing(name: str, outside: bool) -> None:
-    for steps in range(0, 300, 3):
-        backend = TextBackend([f"Hi {BLOCK}"], pause=0)
-        made = Client(ask(), headers=ACCEPTING)
-        before = asyncio.all_tasks()
-        app = around(name, backend, outside=outside)
-        task = asyncio.ensure_future(app(made.scope, made.receive, made.send))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        done = task.done()
-        task.cancel()
-        await asyncio.wait({task})
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert asyncio.all_tasks() <= before
-        if done:
-            break
-    assert done
+    start = in_app(f"Hi {BLOCK}", wrap=lambda app: around(name, app, outside=outside))
+    scope = {"spec_version": spec_version, "headers": ACCEPTING}
+    await interrupted_at_any_turn(start, ask(), interrupt, every=3, **scope)
 
 
 @pytest.mark.parametrize("stream_it", [True, False])

@@ -328,7 +328,12 @@ async def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("[tenants.a]\nmax_tool = 1", "line 2: tenants.a.max_tool:"), (None, "cannot be read")]
+    ("text", "says"),
+    [
+        ("[tenants.a]\nmax_tool = 1", "line 2: tenants.a.max_tool:"),
+        ('[tenants.a]\nrequests_limit = "1/hour"', r"line 2: tenants.a.requests_limit: .*did you mean request_limit\?"),
+        (None, "cannot be read"),
+    ],
 )
 def test_a_bad_file_is_refused_at_start(tmp_path: Path, text: str | None, says: str) -> None:
     path = tmp_path / "t.toml"
@@ -373,12 +378,15 @@ def test_the_address_that_is_advised_can_be_used() -> None:
 # -- several workers
 
 
+@pytest.mark.parametrize("setting", ["rate_limit", "request_limit", "token_limit"])
 @pytest.mark.parametrize("of_a_tenant", [True, False])
 @pytest.mark.parametrize("storage", ["memory://", "async+memory://"])
-def test_workers_that_would_count_alone_are_refused(of_a_tenant: bool, storage: str, tmp_path: Path) -> None:
+def test_workers_that_would_count_alone_are_refused(
+    setting: str, of_a_tenant: bool, storage: str, tmp_path: Path
+) -> None:
     path = tmp_path / "tenants.toml"
-    path.write_text('[tenants.a]\nrate_limit = "1/day"\n')
-    rate = {"tenants_file": str(path)} if of_a_tenant else {"rate_limit": "5/minute"}
+    path.write_text(f'[tenants.a]\n{setting} = "1/day"\n')
+    rate: dict[str, Any] = {"tenants_file": str(path)} if of_a_tenant else {setting: "5/minute"}
     with pytest.raises(SettingsError, match="redis://"):
         refuse_workers_that_count_alone(Settings(rate_limit_storage=storage, **rate), 2)
     refuse_workers_that_count_alone(Settings(rate_limit_storage=storage, **rate), 1)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,8 @@ import pytest
 
 from tests.helpers.asgi_client import Client, Headers
 from tests.helpers.fakes import Refusal, TextBackend
-from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware
+from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.hosts.middleware import tenants
-from toolcall_middleware.hosts.middleware.tenants import refuse_workers_that_count_alone
 
 from ..proxy.proxy_servers import serving
 from ..proxy.routing import Proxies, http, table
@@ -230,23 +227,6 @@ async def test_tenants_have_limits_of_their_own(tmp_path: Path) -> None:
     assert await statuses(**{"toolcall.tenant": "big"}) == [200, 200, 200, 429]
 
 
-def test_a_misspelled_limit_of_a_tenant_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "tenants.toml"
-    path.write_text('[tenants.a]\nrequests_limit = "1/hour"\n')
-    with pytest.raises(SettingsError, match=r"line 2: tenants.a.requests_limit: .*did you mean request_limit\?"):
-        limited(tenants_file=str(path))
-
-
-@pytest.mark.parametrize("setting", ["request_limit", "token_limit"])
-@pytest.mark.parametrize("of_a_tenant", [True, False])
-def test_workers_that_would_count_alone_are_refused(setting: str, of_a_tenant: bool, tmp_path: Path) -> None:
-    path = tmp_path / "tenants.toml"
-    path.write_text(f'[tenants.a]\n{setting} = "1/day"\n')
-    options: dict[str, Any] = {"tenants_file": str(path)} if of_a_tenant else {setting: "5/minute"}
-    with pytest.raises(SettingsError, match="redis://"):
-        refuse_workers_that_count_alone(Settings(**options), 2)
-
-
 async def test_an_upstream_that_is_asked_instead_does_not_count_again(proxies: Proxies) -> None:
     """And a request that is refused by a limit says nothing about an upstream."""
     busy, good = TextBackend(lambda _body: Refusal(503, {})), TextBackend(lambda _body: "hello")
@@ -259,19 +239,6 @@ async def test_an_upstream_that_is_asked_instead_does_not_count_again(proxies: P
             for path, body in (*KINDS.values(),):
                 assert (await client.post(path, content=body)).status_code == 429
     assert (len(busy.bodies), len(good.bodies)) == (1, 2)
-
-
-async def test_a_storage_that_never_answers_is_waited_for_once() -> None:
-    all_of_them = {"rate_limit": "1/hour", "request_limit": "1/hour", "token_limit": "1/hour"}
-    with socket.socket() as hole:
-        hole.bind(("127.0.0.1", 0))
-        hole.listen()
-        app = limited(rate_limit_storage=f"redis://127.0.0.1:{hole.getsockname()[1]}", **all_of_them)
-        start = time.monotonic()
-        assert (await post(app, ask(3))).status == 200
-        assert time.monotonic() - start < 3
-        assert app._rates is not None
-        await app._rates.aclose()
 
 
 async def test_a_redis_counts_for_all_workers(redis: RedisServer) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import socket
 import subprocess
 import sys
 from typing import Any
@@ -344,9 +343,7 @@ async def test_no_failure_tells_a_key(proxies: Proxies, log: pytest.LogCaptureFi
 
 
 async def test_an_answer_of_the_next_upstream_is_no_error(proxies: Proxies, log: pytest.LogCaptureFixture) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        dead = table(f"http://127.0.0.1:{closed.getsockname()[1]}/v1", name="dead", models=["m"])
+    dead = table("http://127.0.0.1:9/v1", name="dead", models=["m"])
     async with (
         serving(TextBackend(lambda _body: "one")) as live,
         proxies.running(dead, table(f"{live}/v1", name="live", models=["m"]), metrics="on") as client,
@@ -357,3 +354,4 @@ async def test_an_answer_of_the_next_upstream_is_no_error(proxies: Proxies, log:
     assert "upstream=live" in line
     assert "error=" not in line
     assert 'toolcall_upstream_up{upstream="live"} 1.0' in metrics
+    assert 'toolcall_upstream_up{upstream="dead"} 0.0' in metrics

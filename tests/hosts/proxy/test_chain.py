@@ -65,67 +65,59 @@ async def test_a_text_only_upstream_answers_with_calls() -> None:
     assert "tools" not in json.loads(body)
 
 
-async def test_an_upstream_that_is_down_is_told_in_openais_form() -> None:
-    async with proxy("http://127.0.0.1:1/v1") as client:
-        answer = await client.post("/v1/chat/completions", json=request())
-    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
-    assert "cannot be reached" in answer.json()["error"]["message"]
-
-
-async def test_an_upstream_that_stalls_is_told_in_openais_form() -> None:
+@pytest.mark.parametrize(
+    ("written", "stalls", "status", "code"),
+    [
+        (None, True, 504, "upstream_timeout"),
+        (event("well, ")[:-20], True, 504, "upstream_timeout"),  # half an event: the status can still tell
+        (event("well, "), True, 200, "upstream_timeout"),
+        (event("well, "), False, 200, "upstream_error"),
+    ],
+    ids=["silent", "half an event", "stalls", "cut"],
+)
+async def test_a_stream_that_stalls_or_is_cut_is_one_error(
+    written: bytes | None, stalls: bool, status: int, code: str
+) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
+        await read_request(reader)
+        if written is not None:
+            writer.write(SSE_HEAD + written)
+        if stalls:
+            await reader.read()
 
-    async with raw_upstream(talk) as address, proxy(address, patience=0.1) as client:
+    async with raw_upstream(talk) as address, proxy(address, patience=0.2) as client:
         answer = await client.post("/v1/chat/completions", json=request(stream=True))
-    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "upstream_timeout")
+    assert answer.status_code == status
+    if status != 200:
+        assert answer.json()["error"]["code"] == code
+        return
+    assert "well, " in answer.text
+    *_, error, done, end = answer.text.split("\n\n")
+    assert json.loads(error.removeprefix("data: "))["error"]["code"] == code
+    assert (answer.text.count('"error"'), done, end) == (1, "data: [DONE]", "")
 
 
-async def test_a_cut_stream_ends_with_one_error_event() -> None:
-    async with raw_upstream(says(SSE_HEAD, event("well, "))) as address, proxy(address) as client:
-        answer = await client.post("/v1/chat/completions", json=request(stream=True))
-    payloads = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
-    assert payloads.pop() == "[DONE]"
-    errors = [json.loads(payload)["error"] for payload in payloads if "error" in json.loads(payload)]
-    assert [error["code"] for error in errors] == ["upstream_error"]
-    assert "error" in json.loads(payloads[-1])
-
-
-async def test_a_cut_answer_is_a_502() -> None:
-    async with raw_upstream(says(WHOLE_HEAD % 1000, whole(CALL))) as address, proxy(address) as client:
-        answer = await client.post("/v1/chat/completions", json=request())
-    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
-
-
-async def test_the_upstream_stops_when_the_one_call_that_was_asked_for_is_there() -> None:
+@pytest.mark.parametrize("leaves", [False, True], ids=["the one call is there", "the client leaves"])
+async def test_the_upstream_stops_when_nothing_more_is_wanted(leaves: bool) -> None:
     stopped = asyncio.Event()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
-        writer.write(SSE_HEAD + event("```json\n" + CALL + "\n```"))
+        writer.write(SSE_HEAD + event("well, this may take a while. " if leaves else f"```json\n{CALL}\n```"))
         assert await reader.read() == b""
         stopped.set()
 
+    asked = request(stream=True, parallel_tool_calls=False)
     async with raw_upstream(talk) as address, proxy(address) as client, asyncio.timeout(PATIENCE):
-        answer = await client.post("/v1/chat/completions", json=request(stream=True, parallel_tool_calls=False))
+        async with client.stream("POST", "/v1/chat/completions", json=asked) as answer:
+            if leaves:
+                await anext(answer.aiter_raw())
+            else:
+                text = (await answer.aread()).decode()
         await stopped.wait()
-    assert '"finish_reason":"tool_calls"' in answer.text.replace(" ", "")
-    assert answer.text.endswith("data: [DONE]\n\n")
-
-
-async def test_the_upstream_stops_when_the_client_leaves() -> None:
-    stopped = asyncio.Event()
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(SSE_HEAD + event("well, this may take a while. "))
-        assert await reader.read() == b""
-        stopped.set()
-
-    async with raw_upstream(talk) as address, proxy(address) as client, asyncio.timeout(PATIENCE):
-        async with client.stream("POST", "/v1/chat/completions", json=request(stream=True)) as answer:
-            await anext(answer.aiter_raw())
-        await stopped.wait()
+    if not leaves:
+        assert '"finish_reason":"tool_calls"' in text.replace(" ", "")
+        assert text.endswith("data: [DONE]\n\n")
 
 
 WHOLE = whole(CALL)
@@ -153,11 +145,18 @@ GZIPPED = gzip.compress(WHOLE)
         (b"HTTP/1.1 600 No\r\ncontent-length: 0\r\n\r\n", 502),
         (b"SSH-2.0-OpenSSH\r\n", 502),
         (EARLY, 502),
+        (WHOLE_HEAD % 1000 + WHOLE, 502),  # cut
+        (None, 502),  # down
     ],
-    ids=range(15),
+    ids=range(17),
 )
-async def test_whatever_an_upstream_answers_is_right_or_a_clear_error(wire: bytes, status: int, stream: bool) -> None:
-    async with raw_upstream(says(wire)) as address, proxy(address) as client:
+async def test_whatever_an_upstream_answers_is_right_or_a_clear_error(
+    wire: bytes | None, status: int, stream: bool
+) -> None:
+    async with (
+        raw_upstream(says(wire or b"")) as address,
+        proxy(address if wire else "http://127.0.0.1:1/v1") as client,
+    ):
         answer = await client.post("/v1/chat/completions", json=request(stream=stream))
     assert answer.status_code == status
     if status == 200:
@@ -165,32 +164,10 @@ async def test_whatever_an_upstream_answers_is_right_or_a_clear_error(wire: byte
         assert not stream or answer.text.endswith("data: [DONE]\n\n")
     elif status >= 400:
         assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
+        assert wire or "cannot be reached" in answer.json()["error"]["message"]
         assert answer.headers.get("retry-after") == ("7" if status == 503 else None)
     else:
         assert answer.content == b""
-
-
-async def test_an_upstream_that_stalls_in_the_middle_of_its_stream_ends_in_an_error_event() -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(SSE_HEAD + event("well, ")[:-20])
-        await reader.read()
-
-    async with raw_upstream(talk) as address, proxy(address, patience=0.2) as client:
-        answer = await client.post("/v1/chat/completions", json=request(stream=True))
-    # Half an event: no text had come, so that the status could still tell.
-    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "upstream_timeout")
-
-    async def later(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(SSE_HEAD + event("well, "))
-        await reader.read()
-
-    async with raw_upstream(later) as address, proxy(address, patience=0.2) as client:
-        answer = await client.post("/v1/chat/completions", json=request(stream=True))
-    assert "well, " in answer.text
-    assert answer.text.count('"code":"upstream_timeout"') == 1
-    assert answer.text.endswith("data: [DONE]\n\n")
 
 
 async def test_a_client_that_uploads_for_ever_holds_no_upstream_and_can_leave() -> None:

@@ -602,36 +602,36 @@ async def test_a_missing_call_is_tried_once_more(choice: Any, stream_it: bool) -
     assert "estimated" not in answer.usage
 
 
+CUT = Answer('```json\n{"tool_calls": [{"', finish_reason="length")
+THOUGHT = Answer("", "length", reasoning="Let me think of the weather.")
+
+
 @pytest.mark.parametrize("stream_it", [True, False])
 @pytest.mark.parametrize("choice", ["required", NAMED], ids=["required", "named"])
-@pytest.mark.parametrize("retries", [0, 1, 3])
-async def test_a_call_that_never_comes_is_a_422(choice: Any, stream_it: bool, retries: int) -> None:
-    backend = TextBackend(["no"] * 10)
-    made = await Client(ask(stream=stream_it, tool_choice=choice)).run(middleware(backend, retries=retries))
+@pytest.mark.parametrize(
+    ("answer", "retries", "tries", "says"),
+    [
+        ("no", 0, 1, "(1 try). It wrote: no"),
+        ("no", 1, 2, "(2 tries). It wrote: no"),
+        ("no", 3, 4, "(4 tries). It wrote: no"),
+        (CUT, 1, 1, "(1 try). Its answer ended at the limit of tokens. It wrote: "),
+        (THOUGHT, 1, 1, "Its answer ended at the limit of tokens. It wrote: (only thoughts)"),
+    ],
+)
+async def test_a_call_that_never_comes_is_a_422(
+    choice: Any, stream_it: bool, answer: Any, retries: int, tries: int, says: str
+) -> None:
+    backend = TextBackend([answer] * 10)
+    made = await Client(ask(stream=stream_it, tool_choice=choice, max_tokens=8)).run(
+        middleware(backend, retries=retries)
+    )
     assert (made.status, made.headers["x-should-retry"]) == (422, "false")
     error = check_error(made.json)
     assert (error["code"], error["type"], error["param"]) == ("tool_choice_not_satisfied", "model_error", "tool_choice")
-    assert f"({'1 try' if retries == 0 else f'{retries + 1} tries'}). It wrote: no" in error["message"]
-    assert len(backend.seen) == retries + 1
+    assert says in error["message"]
+    assert THOUGHT.reasoning not in error["message"]
+    assert len(backend.seen) == tries
     assert "stream" not in made.headers["content-type"]
-
-
-@pytest.mark.parametrize("stream_it", [True, False])
-async def test_a_call_that_was_cut_off_before_its_name_says_so(stream_it: bool) -> None:
-    backend = TextBackend([Answer('```json\n{"tool_calls": [{"', finish_reason="length")] * 2)
-    made = await Client(ask(stream=stream_it, tool_choice="required", max_tokens=8)).run(middleware(backend))
-    error = check_error(made.json)
-    assert (made.status, error["code"]) == (422, "tool_choice_not_satisfied")
-    assert "(1 try). Its answer ended at the limit of tokens. It wrote: " in error["message"]
-
-
-@pytest.mark.parametrize("stream_it", [True, False])
-async def test_a_model_that_only_thought_did_not_write_nothing(stream_it: bool) -> None:
-    backend = TextBackend([Answer("", "length", reasoning="Let me think of the weather.")] * 2)
-    made = await Client(ask(stream=stream_it, tool_choice="required", max_tokens=8)).run(middleware(backend))
-    message = check_error(made.json)["message"]
-    assert message.endswith("Its answer ended at the limit of tokens. It wrote: (only thoughts)")
-    assert "weather" not in message
 
 
 async def test_every_choice_must_call() -> None:
@@ -661,10 +661,17 @@ async def test_a_second_try_that_is_refused_is_the_backends_word() -> None:
     assert (made.status, check_error(made.json)["message"]) == (500, "the script is used up")
 
 
-async def test_a_second_try_of_another_kind_is_read_by_its_own_kind() -> None:
-    """The first answer is a stream, the second is whole: each is read as what it is."""
-    whole = json.dumps({**HEAD, "object": "chat.completion", "choices": [_choice(BLOCK)]}).encode()
-    answers = [Backend(stream(role(), *says("no"), FINISH)), Backend(whole, headers=[JSON_TYPE])]
+WHOLE = [
+    json.dumps({**HEAD, "object": "chat.completion", "choices": [_choice(text)]}).encode() for text in ("no", BLOCK)
+]
+
+
+@pytest.mark.parametrize("first", [stream(role(), *says("no"), FINISH), WHOLE[0]], ids=["stream", "whole"])
+async def test_a_second_try_is_read_as_what_it_is_whatever_the_first_was(first: bytes) -> None:
+    answers = [
+        Backend(first, headers=[JSON_TYPE if first is WHOLE[0] else SSE_TYPE]),
+        Backend(WHOLE[1], headers=[JSON_TYPE]),
+    ]
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await answers.pop(0)(scope, receive, send)
@@ -672,16 +679,6 @@ async def test_a_second_try_of_another_kind_is_read_by_its_own_kind() -> None:
     made = await Client(ask(tool_choice="required")).run(middleware(app))
     assert len(check_stream(made.body).only.calls) == 1
     assert made.headers["content-type"] == "text/event-stream"
-
-
-async def test_a_whole_answer_to_a_stream_is_tried_again_too() -> None:
-    bodies = [json.dumps({**HEAD, "choices": [_choice(text)]}).encode() for text in ("no", BLOCK)]
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await Backend(bodies.pop(0), headers=[JSON_TYPE])(scope, receive, send)
-
-    made = await Client(ask(tool_choice="required")).run(middleware(app))
-    assert len(check_stream(made.body).only.calls) == 1
 
 
 # -- what is added and refused -------------------------------------------------------------------------------------
@@ -724,23 +721,15 @@ async def test_a_constraint_is_not_given_up_for_another_refusal(said: str, times
         assert asked == times
 
 
-async def test_stream_options_that_are_refused_are_left_out_and_remembered() -> None:
-    backend = TextBackend([BLOCK] * 3, refused_fields=["stream_options"])
-    app = middleware(backend)
-    for asked in (2, 3):
-        made = await Client(ask(stream_options={"include_usage": True})).run(app)
-        usage = check_stream(made.body, include_usage=True).usage
-        assert usage is not None
-        assert usage["estimated"] is True
-        assert len(backend.seen) == asked
-
-
 async def test_both_may_be_refused() -> None:
     backend = TextBackend([BLOCK] * 2, refused_fields=["stream_options", "response_format"])
     app = middleware(backend)
     for _ in range(2):
         made = await Client(ask(stream_options={"include_usage": True}, tool_choice="required")).run(app)
-        assert len(check_stream(made.body, include_usage=True).only.calls) == 1
+        answer = check_stream(made.body, include_usage=True)
+        assert len(answer.only.calls) == 1
+        assert answer.usage is not None
+        assert answer.usage["estimated"] is True
         assert not {"stream_options", "response_format"} & backend.bodies[-1].keys()
     # The second request was the last one, and only one.
     assert backend.bodies[-2] == backend.bodies[-1]

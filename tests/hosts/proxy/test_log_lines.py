@@ -125,17 +125,3 @@ async def test_a_client_cannot_forge_a_line_by_its_id(proxies: Proxies, caplog: 
         await client.post("/v1/chat/completions", json=chat("m"), headers={"x-request-id": "a b; tenant=root"})
     ((line, _),) = said(caplog, "upstream refused")
     assert "root" not in line
-
-
-async def test_an_upstream_that_is_not_reached_is_down_in_the_metrics(proxies: Proxies) -> None:
-    backend = TextBackend(lambda _body: "Hi.", strict=True)
-    dead = table("http://127.0.0.1:9/v1", name="dead-one")
-    async with (
-        serving(backend) as address,
-        proxies.running(dead, table(f"{address}/v1", name="live-one"), metrics="on") as client,
-    ):
-        answer = await ask(client, "fake-model", tools=[TOOL])
-        metrics = (await client.get("/metrics")).text
-    assert answer.status_code == 200
-    assert 'toolcall_upstream_up{upstream="dead-one"} 0.0' in metrics
-    assert 'toolcall_upstream_up{upstream="live-one"} 1.0' in metrics

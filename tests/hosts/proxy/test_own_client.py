@@ -308,17 +308,7 @@ async def test_what_comes_on_an_idle_connection_closes_it() -> None:
     assert len(connections) == 3
 
 
-@pytest.mark.parametrize(
-    ("method", "headers"),
-    [
-        ("G ET", []),
-        ("GET", [(b"x", b"a\r\nb: c")]),
-        ("GET", [(b"x", b" a")]),
-        ("GET", [(b"x", b"\x0b")]),
-        ("GET", [(b"x y", b"a")]),
-        ("GET", [(b"", b"a")]),
-    ],
-)
+@pytest.mark.parametrize(("method", "headers"), [("G ET", []), ("GET", [(b"x", b"a\r\nb: c")])])
 async def test_what_is_no_http_is_not_sent(method: str, headers: list[tuple[bytes, bytes]]) -> None:
     async with to("http://127.0.0.1:9") as client:
         with pytest.raises(httpx.LocalProtocolError) as raised:

@@ -79,11 +79,11 @@ def _blocks_in_turn(body: dict[str, Any]) -> list[Any]:
 def _parts_in_turn(body: dict[str, Any]) -> list[Any]:
     turns = [types.Content.model_validate(content) for content in body["contents"]]
     assert [turn.role for turn in turns] == ["user", "model", "user"]
-    text, *calls = turns[1].parts or ()
+    parts = turns[1].parts or []
     answers = [part.function_response for part in turns[2].parts or ()]
     return [
-        text.text,
-        *(part.thought_signature for part in calls),
+        parts[0].text,
+        *(part.thought_signature for part in parts[1:]),
         *((one.id, json.loads((one.response or {})["result"])["city"]) for one in answers if one),
     ]
 

@@ -27,7 +27,7 @@ def forwarder(transport: FakeTransport, url: str = "http://up.example:8000/v1", 
 # --- addresses
 
 
-BASES = ["/v1", "/team/v1", "/api/paas/v4", "/api/paas/v4/", "/v1beta/openai", "/v2", "/openai", "/v1/x"]
+BASES = ["/v1", "/v1/", "/team/v1", "/api/paas/v4", "/api/paas/v4/", "/v1beta/openai", "/v2", "/openai", "/v1/x"]
 API = [
     "/chat/completions", "/completions", "/messages", "/messages/count_tokens", "/responses", "/responses/resp_1",
     "/models", "/models/a%2Fb", "/embeddings", "/moderations", "/audio/transcriptions", "/images/edits",
@@ -48,13 +48,6 @@ async def test_a_clients_v1_belongs_to_the_proxy_whatever_the_base_address_ends_
 @pytest.mark.parametrize(
     ("base", "path", "target"),
     [
-        ("http://up/v1", "/v1/chat/completions", "/v1/chat/completions"),
-        ("http://up/v1/", "/v1/chat/completions", "/v1/chat/completions"),
-        ("http://up/v1", "/chat/completions", "/v1/chat/completions"),
-        ("http://up/v1", "/completions", "/v1/completions"),
-        ("http://up/v1", "/embeddings", "/v1/embeddings"),
-        ("http://up/v1", "/models", "/v1/models"),
-        ("http://up/v1", "/models/a%2Fb", "/v1/models/a%2Fb"),
         ("http://up/v1", "/v1", "/v1"),
         ("http://up/v1", "/v1/", "/v1/"),
         ("http://up/v1", "/v12/x", "/v12/x"),
@@ -68,8 +61,6 @@ async def test_a_clients_v1_belongs_to_the_proxy_whatever_the_base_address_ends_
         ("http://up", "/health", "/health"),
         ("http://up/api", "/v1/models", "/api/models"),
         ("http://up/api", "/health", "/api/health"),
-        ("http://up/team/v1", "/v1/models", "/team/v1/models"),
-        ("http://up/team/v1", "/models", "/team/v1/models"),
         ("http://up/team/v1", "/health", "/team/health"),
     ],
 )

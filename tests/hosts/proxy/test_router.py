@@ -295,18 +295,12 @@ async def test_the_models_are_those_that_can_be_asked_for(proxies: Proxies) -> N
     assert (none.status_code, error_of(none)["code"]) == (404, "model_not_found")
 
 
-async def test_an_upstreams_list_is_asked_for_once_in_some_seconds(proxies: Proxies) -> None:
+async def test_an_upstreams_list_is_asked_for_once_and_odd_entries_are_left_out(proxies: Proxies) -> None:
     app = Backend(b'{"data": [{"id": "a"}, {"no": "id"}, 3]}', headers=[JSON_TYPE])
     async with serving(app) as address, proxies.running(table(f"{address}/v1")) as client:
-        for key in ("one", "one", "two"):
-            answer = await client.get("/v1/models", headers={"authorization": f"Bearer {key}"})
-            assert [entry["id"] for entry in answer.json()["data"]] == ["a"]
-        async with proxies.running(table(f"{address}/v1", key="sk-own")) as other:
-            for key in ("one", "two"):
-                await other.get("/v1/models", headers={"authorization": f"Bearer {key}"})
-    # What one client may see, by its own key, is not shown to another.
-    asked = [dict(scope["headers"])[b"authorization"] for scope in app.scopes]
-    assert asked == [b"Bearer one", b"Bearer two", b"Bearer sk-own"]
+        for _ in range(2):
+            assert [entry["id"] for entry in (await client.get("/v1/models")).json()["data"]] == ["a"]
+    assert len(app.scopes) == 1
 
 
 # --- bounds
@@ -369,20 +363,6 @@ async def test_call_ids_get_the_form_that_the_upstream_demands(proxies: Proxies)
 
 def _call(call_id: str) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": "add", "arguments": "{}"}}
-
-
-async def test_our_own_refusal_is_not_taken_for_an_upstreams(proxies: Proxies) -> None:
-    """A tenant's rate is spent: the next upstream must not be asked instead."""
-    calls = write_calls("json", ("add", {"a": 1}))
-    one, two = TextBackend(lambda _body: calls), TextBackend(lambda _body: calls)
-    async with serving(one) as first, serving(two) as second:
-        tables = [table(f"{at}/v1", name=at, format="json") for at in (first, second)]
-        async with proxies.running(*tables, rate_limit="1/hour", api_keys="blue=sk-1") as client:
-            client.headers["authorization"] = "Bearer sk-1"
-            answers = [await ask(client, tools=[TOOL]) for _ in range(2)]
-    assert [answer.status_code for answer in answers] == [200, 429]
-    assert error_of(answers[1])["code"] == "rate_limit_exceeded"
-    assert (len(one.seen), len(two.seen)) == (1, 0)
 
 
 async def test_a_reload_keeps_what_has_not_changed_and_closes_the_rest_when_it_is_idle(proxies: Proxies) -> None:

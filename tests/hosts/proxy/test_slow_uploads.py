@@ -219,3 +219,27 @@ async def test_none_is_no_limit() -> None:
     assert await Upload(None).next_piece(late) == {"type": "http.request"}
     with pytest.raises(ToolCallError, match="upload_timeout"):
         await Upload(0.01).next_piece(late)
+
+
+async def test_a_quick_beginning_buys_no_silence() -> None:
+    given = 0
+
+    async def receive() -> Message:
+        nonlocal given
+        given += 1
+        if given == 1:
+            return {"type": "http.request", "body": b"x" * (1 << 20), "more_body": True}
+        await asyncio.sleep(0.15)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    upload = Upload(0.4)
+    await upload.next_piece(receive)
+
+    async def rest() -> None:
+        for _ in range(20):
+            await upload.next_piece(receive)
+
+    with pytest.raises(ToolCallError, match="upload_timeout") as refused:
+        await rest()
+    assert refused.value.code == "request_timeout"
+    assert given < 8

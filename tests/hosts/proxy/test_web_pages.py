@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.types import Scope
 
-from tests.helpers.asgi_client import JSON_TYPE, TOOL, Backend, Client, ask, middleware
+from tests.helpers.asgi_client import Backend
 from toolcall_middleware import Settings, create_proxy
 from toolcall_middleware.hosts.proxy.app import Proxy
 from toolcall_middleware.hosts.proxy.upstream.upstream import Upstream, UpstreamConfig
@@ -146,12 +146,3 @@ async def test_a_request_has_one_host(hosts: list[bytes], path: str, monkeypatch
 async def test_http_1_0_needs_no_host() -> None:
     assert await status({**scope(), "http_version": "1.0", "headers": []}, key=False) == 299
     assert await status({**scope(), "http_version": "1.0", "headers": []}) == 403
-
-
-async def test_errors_that_the_middleware_makes_in_an_app_carry_cors() -> None:
-    app = middleware(inner, cors_origins="https://app.example")
-    for origin, told in ((b"https://app.example", "https://app.example"), (b"https://evil.example", None)):
-        client = Client(ask(tools=[TOOL, TOOL]), headers=[JSON_TYPE, (b"origin", origin)])
-        made = await client.run(app)
-        assert made.status == 400
-        assert made.headers.get("access-control-allow-origin") == told
