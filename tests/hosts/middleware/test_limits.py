@@ -131,11 +131,7 @@ def test_pauses_grow_and_are_not_the_same_for_all(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_whole_answer_has_its_time_also_before_it_begins() -> None:
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        await reader.read()
-
-    async with raw_upstream(silent) as address:
+    async with raw_upstream(says(stalls=True)) as address:
         app = Forwarder(address, timeout=5, limits=Limits(total=0.1))
         answer = await ask(app, post(), b"{}")
     error = json.loads(answer.body)["error"]

@@ -51,15 +51,38 @@ async def read_request(reader: asyncio.StreamReader) -> bytes:
     return head
 
 
-def says(*answer: bytes) -> Conversation:
-    """Reads a request, writes `answer` and closes."""
+class Says:
+    """An upstream's conversation: reads a request, writes `answer` and closes.
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(b"".join(answer))
-        await writer.drain()
+    `stalls` makes it wait until its client has gone, `again` read and answer the next request of the connection.
+    asked: the requests. opened: how many of them each connection had. gone: set when a client has gone.
+    """
 
-    return talk
+    def __init__(self, *answer: bytes, stalls: bool = False, again: bool = False) -> None:
+        self.answer = b"".join(answer)
+        self.asked: list[bytes] = []
+        self.opened: list[int] = []
+        self.gone = asyncio.Event()
+        self._stalls = stalls
+        self._again = again
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = len(self.opened)
+        self.opened.append(0)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                self.asked.append(await read_request(reader))
+                self.opened[number] += 1
+                writer.write(self.answer)
+                await writer.drain()
+                if not self._again:
+                    break
+        if self._stalls:
+            assert await reader.read() == b""
+            self.gone.set()
+
+
+says = Says
 
 
 def chunk(data: bytes) -> bytes:

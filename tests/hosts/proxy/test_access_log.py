@@ -16,7 +16,7 @@ from tests.helpers.asgi_client import Backend, close
 from tests.helpers.fakes import Refusal, TextBackend, write_calls
 
 from .proxy_servers import ask as drive
-from .proxy_servers import proxy_around, raw_upstream, read_request, scope_of, serving
+from .proxy_servers import proxy_around, raw_upstream, read_request, says, scope_of, serving
 from .routing import TOOL, Proxies, ask, chat, error_of, table
 
 
@@ -317,14 +317,8 @@ async def test_no_failure_tells_a_key(proxies: Proxies, log: pytest.LogCaptureFi
         head = await read_request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nx " + head + b"\r\n\r\n")
 
-    async def cut(reader: Any, writer: Any) -> None:
-        await read_request(reader)
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\nzz")
-
-    async def silent(reader: Any, writer: Any) -> None:
-        await read_request(reader)
-        await reader.read()
-
+    cut = says(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\nzz")
+    silent = says(stalls=True)
     texts = []
     async with raw_upstream(echo) as one, raw_upstream(cut) as two, raw_upstream(silent) as three:
         for address in (one, two, three, "http://127.0.0.1:9"):

@@ -13,7 +13,7 @@ from toolcall_middleware import SettingsError, create_proxy
 from toolcall_middleware.hosts.http.cors import is_loopback
 from toolcall_middleware.hosts.proxy.app import Keys
 
-from .proxy_servers import ask, client_of, proxy_around, raw_upstream, read_request, scope_of, serving
+from .proxy_servers import ask, client_of, proxy_around, raw_upstream, says, scope_of, serving
 
 inner = Backend(b"inner", status=299, headers=[])
 
@@ -148,14 +148,9 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_factory_builds_the_proxy_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bytes] = []
-
-    async def talk(reader: object, writer: object) -> None:
-        asked.append(await read_request(reader))  # type: ignore[arg-type]
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")  # type: ignore[attr-defined]
-
-    async with raw_upstream(talk) as upstream:
-        monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", upstream + "/v1")
+    upstream = says(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+    async with raw_upstream(upstream) as url:
+        monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", url + "/v1")
         monkeypatch.setenv("TOOLCALL_UPSTREAM_KEY", "sk-upstream")
         monkeypatch.setenv("TOOLCALL_API_KEYS", "sk-one, sk-two")
         async with serving(create_proxy()) as address, client_of(address) as client:
@@ -163,25 +158,20 @@ async def test_the_factory_builds_the_proxy_from_the_environment(monkeypatch: py
             passed = await client.get("/v1/models", headers={"authorization": "Bearer sk-two"})
             health = await client.get("/healthz")
     assert (refused.status_code, passed.status_code, health.json()) == (401, 200, {"status": "ok"})
-    (request,) = asked
+    (request,) = upstream.asked
     assert request.startswith(b"GET /v1/models HTTP/1.1\r\n")
     assert b"authorization: Bearer sk-upstream\r\n" in request
     assert b"sk-two" not in request
 
 
 async def test_a_key_of_the_proxy_does_not_reach_an_upstream_without_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bytes] = []
-
-    async def talk(reader: object, writer: object) -> None:
-        asked.append(await read_request(reader))  # type: ignore[arg-type]
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")  # type: ignore[attr-defined]
-
-    async with raw_upstream(talk) as upstream:
-        monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", upstream)
+    upstream = says(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+    async with raw_upstream(upstream) as url:
+        monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", url)
         monkeypatch.setenv("TOOLCALL_API_KEYS", "sk-one")
         await ask(create_proxy(), scope_of(headers=[(b"authorization", b"Bearer sk-one")]))
-    assert len(asked) == 1
-    assert b"authorization" not in asked[0]
+    (request,) = upstream.asked
+    assert b"authorization" not in request
 
 
 def test_a_missing_upstream_says_how_to_give_one() -> None:

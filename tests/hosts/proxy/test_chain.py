@@ -15,7 +15,7 @@ import pytest
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
-from .proxy_servers import PATIENCE, chunk, client_of, raw_upstream, read_request, says, serving
+from .proxy_servers import PATIENCE, chunk, client_of, raw_upstream, says, serving
 
 CALL = '{"tool_calls": [{"name": "add", "arguments": {"a": 1}}]}'
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
@@ -47,19 +47,13 @@ async def proxy(upstream: str, *, patience: float = PATIENCE) -> AsyncIterator[h
 
 
 async def test_a_text_only_upstream_answers_with_calls() -> None:
-    asked: list[bytes] = []
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(await read_request(reader))
-        answer = whole(CALL)
-        writer.write(WHOLE_HEAD % len(answer) + answer)
-
-    async with raw_upstream(talk) as address, proxy(address) as client:
+    upstream = says(WHOLE_HEAD % len(whole(CALL)), whole(CALL))
+    async with raw_upstream(upstream) as address, proxy(address) as client:
         answer = await client.post("/v1/chat/completions", json=request())
     call = answer.json()["choices"][0]["message"]["tool_calls"][0]
     assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == ("add", {"a": 1})
     assert int(answer.headers["content-length"]) == len(answer.content)
-    head, _, body = asked[0].partition(b"\r\n\r\n")
+    head, _, body = upstream.asked[0].partition(b"\r\n\r\n")
     assert b"content-length: %d" % len(body) in head
     assert b"accept-encoding: identity" in head
     assert "tools" not in json.loads(body)
@@ -78,14 +72,8 @@ async def test_a_text_only_upstream_answers_with_calls() -> None:
 async def test_a_stream_that_stalls_or_is_cut_is_one_error(
     written: bytes | None, stalls: bool, status: int, code: str
 ) -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        if written is not None:
-            writer.write(SSE_HEAD + written)
-        if stalls:
-            await reader.read()
-
-    async with raw_upstream(talk) as address, proxy(address, patience=0.2) as client:
+    upstream = says(b"" if written is None else SSE_HEAD + written, stalls=stalls)
+    async with raw_upstream(upstream) as address, proxy(address, patience=0.2) as client:
         answer = await client.post("/v1/chat/completions", json=request(stream=True))
     assert answer.status_code == status
     if status != 200:
@@ -99,22 +87,16 @@ async def test_a_stream_that_stalls_or_is_cut_is_one_error(
 
 @pytest.mark.parametrize("leaves", [False, True], ids=["the one call is there", "the client leaves"])
 async def test_the_upstream_stops_when_nothing_more_is_wanted(leaves: bool) -> None:
-    stopped = asyncio.Event()
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(SSE_HEAD + event("well, this may take a while. " if leaves else f"```json\n{CALL}\n```"))
-        assert await reader.read() == b""
-        stopped.set()
-
+    said = "well, this may take a while. " if leaves else f"```json\n{CALL}\n```"
+    upstream = says(SSE_HEAD, event(said), stalls=True)
     asked = request(stream=True, parallel_tool_calls=False)
-    async with raw_upstream(talk) as address, proxy(address) as client, asyncio.timeout(PATIENCE):
+    async with raw_upstream(upstream) as address, proxy(address) as client, asyncio.timeout(PATIENCE):
         async with client.stream("POST", "/v1/chat/completions", json=asked) as answer:
             if leaves:
                 await anext(answer.aiter_raw())
             else:
                 text = (await answer.aread()).decode()
-        await stopped.wait()
+        await upstream.gone.wait()
     if not leaves:
         assert '"finish_reason":"tool_calls"' in text.replace(" ", "")
         assert text.endswith("data: [DONE]\n\n")
@@ -172,20 +154,15 @@ async def test_whatever_an_upstream_answers_is_right_or_a_clear_error(
 
 async def test_a_client_that_uploads_for_ever_holds_no_upstream_and_can_leave() -> None:
     """A body is collected before the upstream is asked: who never ends it costs a connection and what was sent."""
-    asked = asyncio.Event()
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        asked.set()
-
-    async with raw_upstream(talk) as address, proxy(address) as client:
+    upstream = says()
+    async with raw_upstream(upstream) as address, proxy(address) as client:
         port = client.base_url.port
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\n\r\n" + b'{"tools": [')
         for _ in range(20):
             await asyncio.sleep(0.01)
             writer.write(b" ")
-        assert not asked.is_set()
+        assert not upstream.asked
         writer.close()
         await asyncio.sleep(0.05)
-    assert not asked.is_set()
+    assert not upstream.asked

@@ -19,7 +19,7 @@ from toolcall_middleware.hosts.proxy.upstream import http1
 from toolcall_middleware.hosts.proxy.upstream.client import Progress, Question, Reply, tls_to
 from toolcall_middleware.hosts.proxy.upstream.http1 import OriginClient, dial
 
-from .proxy_servers import PATIENCE, chunk, raw_upstream, read_request
+from .proxy_servers import PATIENCE, chunk, raw_upstream, read_request, says
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 NO = b"HTTP/1.1 413 No\r\ncontent-length: 2\r\n\r\nno"
@@ -57,47 +57,31 @@ async def read(response: Reply) -> bytes:
     return body
 
 
-def answering(opened: list[int], answer: bytes = OK) -> Callable[..., Any]:
-    """An upstream that answers every request of a connection; `opened` holds how many each has had."""
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        number = len(opened)
-        opened.append(0)
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                await read_request(reader)
-                opened[number] += 1
-                writer.write(answer)
-        writer.close()
-
-    return talk
-
-
 async def test_a_connection_serves_one_request_after_another_until_it_has_been_idle_for_long() -> None:
-    opened: list[int] = []
-    async with raw_upstream(answering(opened)) as url, to(url, keepalive=0.2) as client:
+    upstream = says(OK, again=True)
+    async with raw_upstream(upstream) as url, to(url, keepalive=0.2) as client:
         for _ in range(3):
             assert await read(await client.ask(request())) == b"ok"
-        assert opened == [3]
+        assert upstream.opened == [3]
         await asyncio.sleep(0.5)
         told = Progress()
         assert await read(await client.ask(request(told=told))) == b"ok"
-    assert (opened, told.reused, told.sent) == ([3, 1], False, True)
+    assert (upstream.opened, told.reused, told.sent) == ([3, 1], False, True)
 
 
 async def test_no_more_connections_are_kept_than_may_be() -> None:
-    opened: list[int] = []
-    async with raw_upstream(answering(opened)) as url, to(url, idle=1) as client:
+    upstream = says(OK, again=True)
+    async with raw_upstream(upstream) as url, to(url, idle=1) as client:
         both = [await client.ask(request()) for _ in range(2)]
         assert [await read(answer) for answer in both] == [b"ok", b"ok"]
         again = [await client.ask(request()) for _ in range(2)]
         assert [await read(answer) for answer in again] == [b"ok", b"ok"]
-    assert sorted(opened) == [1, 1, 2]
+    assert sorted(upstream.opened) == [1, 1, 2]
 
 
 async def test_who_waits_for_a_connection_gets_the_next_free_one_or_is_told() -> None:
-    opened: list[int] = []
-    async with raw_upstream(answering(opened)) as url, to(url, connections=1) as client:
+    upstream = says(OK, again=True)
+    async with raw_upstream(upstream) as url, to(url, connections=1) as client:
         first = await client.ask(request())
         with pytest.raises(httpx.PoolTimeout):
             await client.ask(request(pool=0.05))
@@ -106,26 +90,19 @@ async def test_who_waits_for_a_connection_gets_the_next_free_one_or_is_told() ->
         assert not second.done()
         assert await read(first) == b"ok"
         assert await read(await second) == b"ok"
-    assert opened == [2]
+    assert upstream.opened == [2]
 
 
 async def test_an_answer_that_nobody_reads_to_its_end_closes_its_connection_and_frees_its_place() -> None:
-    gone = asyncio.Event()
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunk(b"x"))
-        assert await reader.read() == b""
-        gone.set()
-
-    async with raw_upstream(talk) as url, to(url, connections=1) as client:
+    upstream = says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", chunk(b"x"), stalls=True)
+    async with raw_upstream(upstream) as url, to(url, connections=1) as client:
         for _ in range(2):
-            gone.clear()
+            upstream.gone.clear()
             response = await client.ask(request())
             assert await anext(response.pieces) == b"x"
             await response.close()
             await response.close()  # twice is once
-            await gone.wait()
+            await upstream.gone.wait()
 
 
 async def test_an_upstream_waits_while_nobody_reads_what_it_sends() -> None:
@@ -166,13 +143,8 @@ async def test_an_upstream_that_takes_nothing_is_given_up() -> None:
 
 @pytest.mark.parametrize("when", ["before the answer", "in the answer"])
 async def test_silence_is_a_read_timeout_and_frees_the_place(when: str) -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        if when == "in the answer":
-            writer.write(OK[:-1])
-        await reader.read()
-
-    async with raw_upstream(talk) as url, to(url, connections=1) as client:
+    begun = OK[:-1] if when == "in the answer" else b""
+    async with raw_upstream(says(begun, stalls=True)) as url, to(url, connections=1) as client:
         for _ in range(2):
             with pytest.raises(httpx.ReadTimeout):
                 await read_all(client, request(read=0.1))
@@ -273,8 +245,8 @@ async def read_all(client: OriginClient, asked: Question) -> bytes:
 
 
 async def test_cancelled_at_any_await_it_leaves_nothing_open() -> None:
-    opened: list[int] = []
-    async with raw_upstream(answering(opened)) as url, to(url, connections=1) as client:
+    upstream = says(OK, again=True)
+    async with raw_upstream(upstream) as url, to(url, connections=1) as client:
         for steps in range(40):
             task = asyncio.ensure_future(read_all(client, request("GET", body=b"ab" if steps % 2 else b"")))
             for _ in range(steps // 2):
@@ -329,14 +301,14 @@ def certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLConte
 
 @needs_openssl
 async def test_tls_is_checked_and_its_connections_are_kept(certificate: ssl.SSLContext) -> None:
-    opened: list[int] = []
-    server = await asyncio.start_server(answering(opened), "127.0.0.1", 0, ssl=certificate)
+    upstream = says(OK, again=True)
+    server = await asyncio.start_server(upstream, "127.0.0.1", 0, ssl=certificate)
     port = server.sockets[0].getsockname()[1]
     try:
         async with to(f"https://localhost:{port}") as client:
             for _ in range(2):
                 assert await read_all(client, request()) == b"ok"
-        assert opened == [2]
+        assert upstream.opened == [2]
         async with to(f"https://127.0.0.1:{port}") as client:
             with pytest.raises(httpx.ConnectError, match="certificate is not valid"):
                 await read_all(client, request())
@@ -361,7 +333,7 @@ def resolves(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 async def test_the_next_address_is_tried_where_one_refuses_or_says_nothing(
     resolves: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[int] = []
+    upstream = says(OK, again=True)
     real = http1._connect
 
     async def connect(make: Any, address: str, *rest: Any) -> Any:
@@ -370,7 +342,7 @@ async def test_the_next_address_is_tried_where_one_refuses_or_says_nothing(
         return await real(make, address, *rest)
 
     monkeypatch.setattr(http1, "_connect", connect)
-    async with raw_upstream(answering(opened)) as url:
+    async with raw_upstream(upstream) as url:
         port = httpx.URL(url).port or 0
         for first in ("::1", "192.0.2.1"):
             resolves(first, "127.0.0.1")
@@ -430,13 +402,13 @@ async def test_a_server_that_closes_behind_a_stream_without_a_word_loses_no_requ
 
 
 async def test_a_connection_is_used_again_some_moments_behind_a_stream() -> None:
-    opened: list[int] = []
-    async with raw_upstream(answering(opened, STREAM)) as url, to(url) as client:
+    upstream = says(STREAM, again=True)
+    async with raw_upstream(upstream) as url, to(url) as client:
         assert await read(await client.ask(request())) == b"ok"
         await asyncio.sleep(0.2)
         assert await read(await client.ask(request())) == b"ok"
-        assert opened == [2]
+        assert upstream.opened == [2]
         client_leaves = await client.ask(request())
         assert await read(client_leaves) == b"ok"
     # It is closed with the client, also while it waits.
-    assert sum(opened) == 3
+    assert sum(upstream.opened) == 3

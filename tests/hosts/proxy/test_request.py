@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from toolcall_middleware import SettingsError, ToolCallMiddleware
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder, Limits
 
-from .proxy_servers import PATIENCE, FakeTransport, ask, proxying, raw_upstream, read_request, scope_of, serving
+from .proxy_servers import PATIENCE, FakeTransport, ask, proxying, raw_upstream, says, scope_of, serving
 from .routing import Proxies, table
 
 
@@ -88,15 +87,10 @@ async def test_path_and_query_keep_their_bytes(path: bytes, query: bytes) -> Non
 
 
 async def test_the_bytes_of_the_target_are_on_the_wire() -> None:
-    seen: list[bytes] = []
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        seen.append((await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0])
-        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
-
-    async with raw_upstream(talk) as address:
+    upstream = says(b"HTTP/1.1 204 No Content\r\n\r\n")
+    async with raw_upstream(upstream) as address:
         await ask(Forwarder(address + "/v1", timeout=PATIENCE), scope_of(b"/v1//a%2F/./..", query=b"x=%41&y"))
-    assert seen == [b"GET /v1//a%2F/./..?x=%41&y HTTP/1.1"]
+    assert upstream.asked[0].startswith(b"GET /v1//a%2F/./..?x=%41&y HTTP/1.1\r\n")
 
 
 async def test_the_prefix_of_a_mounted_proxy_is_not_sent_on() -> None:
@@ -326,12 +320,10 @@ async def test_a_doubtful_length_is_refused(lengths: list[bytes]) -> None:
 
 @pytest.mark.parametrize("length", [b"2", b"4"])
 async def test_a_body_that_does_not_fit_its_length_is_never_sent_as_if_it_did(length: bytes) -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-
-    async with raw_upstream(talk) as address:
-        app = Forwarder(address, timeout=PATIENCE)
-        answer = await ask(app, scope_of(method="POST", headers=[(b"content-length", length)]), b"abc")
+    upstream = FakeTransport()
+    headers = [(b"content-length", length)]
+    answer = await ask(forwarder(upstream), scope_of(method="POST", headers=headers), b"abc")
+    assert upstream.targets == []
     assert answer.status == 400
 
 
@@ -373,20 +365,11 @@ async def test_a_body_beyond_the_limit_is_refused() -> None:
 
 
 async def test_connections_to_the_upstream_are_used_again() -> None:
-    connections = 0
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        with contextlib.suppress(asyncio.IncompleteReadError):
-            while True:
-                await read_request(reader)
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
-
-    async with raw_upstream(talk) as address, proxying(address) as client:
+    upstream = says(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", again=True)
+    async with raw_upstream(upstream) as address, proxying(address) as client:
         for _ in range(3):
             assert (await client.post("/v1/x", content=b"abc")).text == "ok"
-    assert connections == 1
+    assert upstream.opened == [3]
 
 
 @pytest.mark.parametrize("several", [True, False])

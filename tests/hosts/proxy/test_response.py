@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gzip
 import json
 import logging
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from tests.helpers.asgi_client import live
+from tests.helpers.asgi_client import Client, close, live
 from toolcall_middleware import ToolCallError
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
@@ -55,24 +54,59 @@ def error_of(body: bytes) -> dict[str, Any]:
 # --- the answer itself
 
 
-async def test_status_headers_and_bytes_come_through_unchanged() -> None:
-    packed = gzip.compress(b"hello " * 100)
-    head = (
-        b"HTTP/1.1 418 Odd\r\nContent-Type: text/x\r\ncontent-encoding: gzip\r\nset-cookie: a=1\r\nset-cookie: b=2\r\n"
-        b"x-request-id: r-1\r\ncontent-length: %d\r\n\r\n" % len(packed)
-    )
-    async with raw_upstream(says(head, packed)) as address:
+PACKED = gzip.compress(b"hello " * 100)
+MANY = [(b"x-%d" % number, b"v" * 50) for number in range(500)]
+
+
+@pytest.mark.parametrize(
+    ("wire", "status", "headers", "body"),
+    [
+        (
+            b"HTTP/1.1 418 Odd\r\nContent-Type: text/x\r\ncontent-encoding: gzip\r\nset-cookie: a=1\r\n"
+            b"set-cookie: b=2\r\nx-request-id: r-1\r\ncontent-length: %d\r\n\r\n" % len(PACKED) + PACKED,
+            418,
+            [
+                (b"content-type", b"text/x"),
+                (b"content-encoding", b"gzip"),
+                (b"set-cookie", b"a=1"),
+                (b"set-cookie", b"b=2"),
+                (b"x-request-id", b"r-1"),
+                (b"content-length", b"%d" % len(PACKED)),
+            ],
+            PACKED,
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nconnection: close, x-private\r\nkeep-alive: timeout=1\r\nx-private: 1\r\n"
+            b"proxy-authenticate: Basic\r\nupgrade: h2c\r\ntrailer: x-sum\r\ndate: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
+            b"transfer-encoding: chunked\r\ncontent-length: 99\r\nx-kept: 1\r\n\r\n"
+            + chunk(b"abc")
+            + b"0\r\nx-sum: 1\r\n\r\n",
+            200,
+            [(b"x-kept", b"1")],
+            b"abc",
+        ),
+        (b"HTTP/1.0 200 OK\r\n\r\nold but gold", 200, [], b"old but gold"),
+        (
+            b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+            200,
+            [(b"content-length", b"2")],
+            b"ok",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\n%scontent-length: 0\r\n\r\n" % b"".join(b"%s: %s\r\n" % pair for pair in MANY),
+            200,
+            [*MANY, (b"content-length", b"0")],
+            b"",
+        ),
+    ],
+    ids=["unchanged", "a connection's own headers", "until the connection ends", "early hints", "500 headers"],
+)
+async def test_what_of_an_answer_reaches_the_client(
+    wire: bytes, status: int, headers: list[tuple[bytes, bytes]], body: bytes
+) -> None:
+    async with raw_upstream(says(wire)) as address:
         answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
-    assert answer.status == 418
-    assert answer.headers == [
-        (b"content-type", b"text/x"),
-        (b"content-encoding", b"gzip"),
-        (b"set-cookie", b"a=1"),
-        (b"set-cookie", b"b=2"),
-        (b"x-request-id", b"r-1"),
-        (b"content-length", b"%d" % len(packed)),
-    ]
-    assert (answer.body, answer.complete) == (packed, True)
+    assert (answer.status, answer.headers, answer.body, answer.complete) == (status, headers, body, True)
 
 
 async def test_a_cookie_of_one_client_is_not_sent_for_another() -> None:
@@ -90,24 +124,6 @@ async def test_redirects_are_the_clients_to_follow() -> None:
     assert len(upstream.targets) == 1
 
 
-async def test_the_upstreams_connection_headers_stay_there() -> None:
-    head = (
-        b"HTTP/1.1 200 OK\r\nconnection: close, x-private\r\nkeep-alive: timeout=1\r\nx-private: 1\r\n"
-        b"proxy-authenticate: Basic\r\nupgrade: h2c\r\ntrailer: x-sum\r\ndate: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
-        b"transfer-encoding: chunked\r\ncontent-length: 99\r\nx-kept: 1\r\n\r\n"
-    )
-    async with raw_upstream(says(head, chunk(b"abc"), b"0\r\nx-sum: 1\r\n\r\n")) as address:
-        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
-    assert answer.headers == [(b"x-kept", b"1")]
-    assert (answer.body, answer.complete) == (b"abc", True)
-
-
-async def test_an_answer_that_ends_with_its_connection_is_whole() -> None:
-    async with raw_upstream(says(b"HTTP/1.0 200 OK\r\n\r\nold but gold")) as address:
-        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
-    assert (answer.body, answer.complete, answer.headers) == (b"old but gold", True, [])
-
-
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
 async def test_answers_without_a_body_pass(status: bytes) -> None:
     async with (
@@ -123,21 +139,6 @@ async def test_the_answer_to_head_keeps_its_length() -> None:
     async with raw_upstream(says(head)) as address, proxying(address) as client:
         answer = await client.head("/v1/x")
     assert (answer.headers["content-length"], answer.content) == ("42", b"")
-
-
-async def test_five_hundred_headers_pass() -> None:
-    lines = b"".join(b"x-%d: %s\r\n" % (number, b"v" * 50) for number in range(500))
-    async with raw_upstream(says(b"HTTP/1.1 200 OK\r\n", lines, b"content-length: 0\r\n\r\n")) as address:
-        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
-    assert len(answer.headers) == 501
-
-
-async def test_an_informational_answer_is_not_the_answer() -> None:
-    async with raw_upstream(
-        says(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
-    ) as address:
-        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
-    assert (answer.status, answer.body) == (200, b"ok")
 
 
 # --- streaming
@@ -170,117 +171,55 @@ async def test_each_piece_reaches_the_client_before_the_next_is_written() -> Non
     assert events == [b"data: 0\n\n", b"data: 1\n\n", b"data: 2\n\n"]
 
 
-def endless(gone: asyncio.Event) -> Any:
-    """An upstream that writes one event and then waits until its client is gone."""
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await live(receive, send)
-            return
-        headers = [(b"content-type", b"text/event-stream")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b"data: 1\n\n", "more_body": True})
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        gone.set()
-
-    return app
+BEGUN = SSE_HEAD + chunk(b"data: 1\n\n")
 
 
 async def test_when_the_client_leaves_the_upstream_is_told_at_once() -> None:
-    gone = asyncio.Event()
-    async with serving(endless(gone)) as address, proxying(address) as client:
+    upstream = says(BEGUN, stalls=True)
+    async with raw_upstream(upstream) as address, proxying(address) as client:
         async with client.stream("POST", "/v1/chat/completions", content=b"{}") as answer:
             await anext(answer.aiter_raw())
         async with asyncio.timeout(PATIENCE):
-            await gone.wait()
+            await upstream.gone.wait()
 
 
-async def test_when_the_client_leaves_before_the_answer_the_upstream_is_told() -> None:
-    asked, gone = asyncio.Event(), asyncio.Event()
+@pytest.mark.parametrize("how", ["left before the answer", "left", "cannot be sent to", "cancelled by its server"])
+async def test_however_a_client_goes_the_upstream_is_told(how: str) -> None:
+    upstream = says(b"" if "before" in how else BEGUN, stalls=True)
+    made = Client(b"{}")
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        asked.set()
-        assert await reader.read() == b""
-        gone.set()
-
-    async with raw_upstream(talk) as address:
-        left = asyncio.Event()
-        messages: list[Message] = [{"type": "http.request", "body": b"{}", "more_body": False}]
-
-        async def receive() -> Message:
-            if messages:
-                return messages.pop()
-            await left.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Message) -> None:
-            raise AssertionError(message)
-
-        task = asyncio.create_task(Forwarder(address, timeout=PATIENCE)(scope_of(method="POST"), receive, send))
-        async with asyncio.timeout(PATIENCE):
-            await asked.wait()
-            left.set()
-            await gone.wait()
-            await task
-
-
-async def test_when_send_fails_the_upstream_is_told() -> None:
-    gone = asyncio.Event()
-
-    async def send(message: Message) -> None:
+    async def on_send(message: Any) -> None:
         if message["type"] == "http.response.body":
-            raise OSError("the client has gone")
+            if how == "cannot be sent to":
+                raise OSError("the client has gone")
+            made.leave() if how == "left" else task.cancel()
 
-    async def receive() -> Message:
-        if asked:
-            await asyncio.Event().wait()
-        asked.append(True)
-        return {"type": "http.request"}
-
-    asked: list[bool] = []
-    async with serving(endless(gone)) as address, asyncio.timeout(PATIENCE):
-        await Forwarder(address, timeout=PATIENCE)(scope_of(), receive, send)
-        await gone.wait()
-
-
-async def test_cancelling_the_app_closes_the_upstream_connection() -> None:
-    """What a server does when its grace period is over."""
-    gone, started = asyncio.Event(), asyncio.Event()
-
-    async def send(message: Message) -> None:
-        started.set()
-
-    async def receive() -> Message:
-        if asked:
-            await asyncio.Event().wait()
-        asked.append(True)
-        return {"type": "http.request"}
-
-    asked: list[bool] = []
-    async with serving(endless(gone)) as address, asyncio.timeout(PATIENCE):
-        task = asyncio.create_task(Forwarder(address, timeout=PATIENCE)(scope_of(), receive, send))
-        await started.wait()
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+    made.on_send = on_send
+    async with raw_upstream(upstream) as address, asyncio.timeout(PATIENCE):
+        task = asyncio.ensure_future(made.run_with_others(Forwarder(address, timeout=PATIENCE)))
+        while not upstream.asked:
+            await asyncio.sleep(0.01)
+        if "before" in how:
+            made.leave()
+        await asyncio.wait({task})
+        await upstream.gone.wait()
+    if how == "cancelled by its server":
         assert task.cancelled()
-        await gone.wait()
+    else:
+        await task
+        assert made.started == ("before" not in how)
 
 
 async def test_an_exception_of_the_app_around_us_comes_out_as_it_is() -> None:
     """A middleware may end an answer by raising from `send`."""
+    made = Client(b"{}")
 
-    async def send(message: Message) -> None:
+    async def enough(_message: Any) -> None:
         raise LookupError("enough")
 
-    async def receive() -> Message:
-        return {"type": "http.request"}
-
-    upstream = FakeTransport()
+    made.on_send = enough
     with pytest.raises(LookupError, match="enough"):
-        await Forwarder("http://up.example", timeout=PATIENCE, transport=upstream)(scope_of(), receive, send)
+        await made.run(Forwarder("http://up.example", timeout=PATIENCE, transport=FakeTransport()))
 
 
 async def test_a_graceful_shutdown_lets_a_running_stream_finish() -> None:
@@ -377,10 +316,7 @@ async def test_each_failure_has_its_code(error: httpx.TransportError, status: in
 
 
 async def test_an_upstream_that_stalls_is_a_504() -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-
-    async with raw_upstream(talk) as address:
+    async with raw_upstream(says(stalls=True)) as address:
         answer = await ask(Forwarder(address, timeout=0.1), scope_of())
     assert (answer.status, error_of(answer.body)["code"]) == (504, "upstream_timeout")
 
@@ -457,12 +393,7 @@ async def test_where_only_the_connection_ends_a_stream_half_an_event_is_no_end(
 
 
 async def test_an_event_stream_that_stalls_ends_with_an_error_event() -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(SSE_HEAD + chunk(b"data: 1\n\n"))
-        await reader.read()
-
-    async with raw_upstream(talk) as address:
+    async with raw_upstream(says(BEGUN, stalls=True)) as address:
         answer = await ask(Forwarder(address, timeout=0.1), scope_of())
     assert answer.complete
     assert error_of(answer.body.split(b"\n\n")[1].removeprefix(b"data: "))["code"] == "upstream_timeout"
@@ -489,8 +420,10 @@ async def test_after_done_an_untidy_end_is_no_error(end: bytes) -> None:
 )
 async def test_any_other_answer_that_is_cut_is_raised(head: bytes) -> None:
     async with raw_upstream(says(head, b"half")) as address:
-        with pytest.raises(ToolCallError, match="broke off"):
+        with pytest.raises(ToolCallError, match="broke off") as raised:
             await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+    assert (raised.value.code, raised.value.status) == ("upstream_error", 502)
+    assert isinstance(raised.value.__cause__, httpx.RemoteProtocolError)
 
 
 @pytest.mark.parametrize("length", [b"content-length: 100\r\n\r\n", b"transfer-encoding: chunked\r\n\r\n64\r\n"])
@@ -502,15 +435,6 @@ async def test_an_answer_that_was_cut_never_looks_complete_to_a_client(length: b
     ):
         with pytest.raises(httpx.RemoteProtocolError):
             _ = [part async for part in answer.aiter_raw()]
-
-
-async def test_the_app_around_us_learns_why_an_answer_broke_off() -> None:
-    head = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n"
-    async with raw_upstream(says(head, b"half")) as address:
-        with pytest.raises(ToolCallError) as raised:
-            await ask(Forwarder(address, timeout=PATIENCE), scope_of())
-    assert (raised.value.code, raised.value.status) == ("upstream_error", 502)
-    assert isinstance(raised.value.__cause__, httpx.RemoteProtocolError)
 
 
 # --- other scopes
@@ -555,20 +479,9 @@ async def test_an_upgrade_is_answered_with_what_is_supported(kind: str) -> None:
     assert json.loads(sent[1]["body"])["error"]["code"] == "websocket_not_supported"
 
 
-async def test_the_lifespan_opens_and_closes_the_pool() -> None:
+async def test_the_lifespan_closes_the_pool() -> None:
     upstream = FakeTransport()
-    events = ["lifespan.startup", "lifespan.shutdown"]
-    sent: list[str] = []
-
-    async def receive() -> Message:
-        assert not upstream.closed
-        return {"type": events.pop(0)}
-
-    async def send(message: Message) -> None:
-        sent.append(message["type"])
-
-    await Forwarder("http://up.example", timeout=PATIENCE, transport=upstream)({"type": "lifespan"}, receive, send)
-    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    await close(Forwarder("http://up.example", timeout=PATIENCE, transport=upstream))
     assert upstream.closed
 
 
@@ -611,12 +524,8 @@ async def test_a_connection_that_was_closed_while_idle_is_not_the_clients_matter
 
 
 async def test_a_new_connection_that_is_closed_is_not_tried_again() -> None:
-    seen: list[bytes] = []
-
-    async def talk(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-        seen.append(await read_request(reader))
-
-    async with raw_upstream(talk) as url, proxying(url) as client:
+    upstream = says()
+    async with raw_upstream(upstream) as url, proxying(url) as client:
         answer = await client.post("/v1/x", content=b"{}")
     assert answer.status_code == 502
-    assert len(seen) == 1
+    assert len(upstream.asked) == 1

@@ -14,7 +14,7 @@ from toolcall_middleware.hosts.http.request_record import RECORD, Record
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder, Limits
 
 from .proxy_servers import ask as drive
-from .proxy_servers import raw_upstream, read_request, scope_of, serving
+from .proxy_servers import raw_upstream, read_request, says, scope_of, serving
 from .routing import TOOL, Proxies, ask, said, table
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -26,14 +26,7 @@ async def test_a_silent_upstream_is_passed_over_and_rests_after_the_second_time(
     proxies: Proxies, head: bytes, tools: bool
 ) -> None:
     """Also one that sends the head of its answer before it has anything to say, as vLLM does."""
-    asked = 0
-
-    async def hangs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal asked
-        asked += 1
-        writer.write(head)
-        await reader.read()
-
+    hangs = says(head, stalls=True)
     backend = TextBackend(lambda _body: "here")
     more: dict[str, Any] = {"tools": [TOOL]} if tools else {}
     async with raw_upstream(hangs) as first, serving(backend) as second:
@@ -44,7 +37,7 @@ async def test_a_silent_upstream_is_passed_over_and_rests_after_the_second_time(
             answers = [await ask(client, stream=True, **more) for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200] * 4
     assert all(said(answer) == "here" for answer in answers)
-    assert asked == 2
+    assert len(hangs.asked) == 2
     assert time.monotonic() - begin < 5
 
 
@@ -52,11 +45,7 @@ async def test_a_silent_upstream_is_passed_over_and_rests_after_the_second_time(
 async def test_one_that_says_nothing_of_a_whole_answer_is_passed_over_after_all_its_time(
     proxies: Proxies, head: bytes
 ) -> None:
-    async def hangs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(head)
-        await reader.read()
-
-    async with raw_upstream(hangs) as first, serving(TextBackend(lambda _body: "here")) as second:
+    async with raw_upstream(says(head, stalls=True)) as first, serving(TextBackend(lambda _body: "here")) as second:
         tables = table(f"{first}/v1", name="one", models=["m"]), table(f"{second}/v1", name="two", models=["m"])
         async with proxies.running(*tables, upstream_timeout="0.2") as client:
             answers = [await ask(client) for _ in range(3)]
