@@ -12,7 +12,7 @@ import pytest
 from toolcall_middleware.formats import models
 from toolcall_middleware.formats.template import prompts
 from toolcall_middleware.json_schema.pointer import targets_of
-from toolcall_middleware.lru_cache import LRUCache
+from toolcall_middleware.lru_cache import LRUCache, digest
 from toolcall_middleware.model import Tool
 from toolcall_middleware.response import choice
 from toolcall_middleware.settings.settings import admits
@@ -77,3 +77,39 @@ def test_schemas_with_large_texts_are_not_kept_by_the_hundred() -> None:
         del root
     del text
     assert sum(sys.getrefcount(text) > before + 1 for text in texts) <= 10
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_an_entry_is_there_until_its_time_is_over() -> None:
+    clock = Clock()
+    cache = LRUCache[str, int](max_entries=3, clock=clock)
+    cache.put("a", 1, seconds=10)
+    clock.now = 10.0
+    assert (cache.get("a"), cache.items()) == (1, [("a", 1)])
+    clock.now = 10.5
+    assert cache.items() == []
+    assert (cache.get("a"), cache.get("b"), len(cache)) == (None, None, 0)
+
+
+def test_what_is_put_again_is_new_in_value_time_and_order() -> None:
+    clock = Clock()
+    cache = LRUCache[str, int](max_entries=2, max_size=100, clock=clock)
+    cache.put("a", 1, size=10, seconds=10)
+    cache.put("b", 2, size=10, seconds=20)
+    clock.now = 8.0
+    cache.put("a", 3, size=20, seconds=10)
+    clock.now = 17.0
+    cache.put("c", 4, size=10, seconds=10)
+    assert [cache.get(key) for key in "abc"] == [3, None, 4]
+    assert cache._size == 30
+
+
+def test_a_digest_tells_where_one_part_ends() -> None:
+    assert digest(b"ab", b"c") != digest(b"a", b"bc")
+    assert digest(b"ab", b"c") == digest(b"ab", b"c")

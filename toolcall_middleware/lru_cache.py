@@ -1,11 +1,13 @@
-"""What was used last, bounded in number and in size: what clients send decides what it holds."""
+"""What was used last, bounded in number, size and time: what clients send decides what it holds."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -17,14 +19,21 @@ _MOST_OF_ALL = 4
 
 class LRUCache(Generic[_Key, _Value]):
     """Entries of at most `max_size` together, in a unit that is the caller's, and at most `max_entries` where that is
-    given. May be used by threads.
+    given. May be used by threads. clock: the seconds that have passed since some moment.
     """
 
-    def __init__(self, *, max_size: int, max_entries: int | None = None) -> None:
-        self._max_entries = math.inf if max_entries is None else max_entries
+    def __init__(
+        self,
+        *,
+        max_size: float = math.inf,
+        max_entries: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._max_entries = max_entries
         self._max_size = max_size
+        self._clock = clock
         self._size = 0
-        self._entries: OrderedDict[_Key, tuple[_Value, int]] = OrderedDict()
+        self._entries: OrderedDict[_Key, tuple[_Value, int, float]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -36,18 +45,38 @@ class LRUCache(Generic[_Key, _Value]):
             entry = self._entries.get(key)
             if entry is None:
                 return None
+            value, _, until = entry
+            if until < self._clock():
+                self._drop(key)
+                return None
             self._entries.move_to_end(key)
-            return entry[0]
+            return value
 
-    def put(self, key: _Key, value: _Value, *, size: int) -> None:
-        """Keep `value`, unless there is one or it is too large. The oldest ones go."""
-        if size > self._max_size // _MOST_OF_ALL:
+    def items(self) -> list[tuple[_Key, _Value]]:
+        """All whose time is not over."""
+        with self._lock:
+            now = self._clock()
+            return [(key, value) for key, (value, _, until) in self._entries.items() if until >= now]
+
+    def put(self, key: _Key, value: _Value, *, size: int = 1, seconds: float = math.inf) -> None:
+        """Keep `value` for so many seconds in place of what was there, unless it is too large. The oldest ones go."""
+        if size > self._max_size / _MOST_OF_ALL:
             return
         with self._lock:
             if key in self._entries:
-                return
-            self._entries[key] = value, size
+                self._drop(key)
+            self._entries[key] = value, size, self._clock() + seconds
             self._size += size
             while len(self._entries) > self._max_entries or self._size > self._max_size:
-                _, (_, old) = self._entries.popitem(last=False)
-                self._size -= old
+                self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: _Key) -> None:
+        self._size -= self._entries.pop(key)[1]
+
+
+def digest(*parts: bytes) -> str:
+    """A short name for what a request holds; no client can choose another request with the same."""
+    hashed = hashlib.sha256()
+    for part in parts:
+        hashed.update(len(part).to_bytes(8, "big") + part)
+    return hashed.hexdigest()[:32]

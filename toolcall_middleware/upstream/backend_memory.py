@@ -21,10 +21,10 @@ from urllib.parse import quote
 import msgspec
 
 from ..errors import shown
-from ..fading_memory import FadingMemory, digest
 from ..formats import models, registry
 from ..formats.base import ToolFormat
 from ..formats.unparsed_calls import is_models_fault
+from ..lru_cache import LRUCache, digest
 from ..parsing.text.reasoning import OpenedReasoning
 from ..request.parse import ChatRequest
 from ..response.choice import AnswerOutcome
@@ -76,7 +76,7 @@ class BackendMemory:
     """What was learned of backends, by model. It fades, lives as long as the middleware, and all requests share it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._known = FadingMemory[tuple[str, Fact, str | None], Any](clock, most=_REMEMBERED)
+        self._known = LRUCache[tuple[str, Fact, str | None], Any](max_entries=_REMEMBERED, clock=clock)
         self._clock = clock
         self._client = ""
 

@@ -20,12 +20,12 @@ import msgspec
 
 from ..apis.context_errors import context_fault
 from ..errors import ToolCallError, shown
-from ..fading_memory import digest
 from ..formats.base import Tag, ToolFormat
 from ..formats.unparsed_calls import is_models_fault
 from ..json_schema.compact import calls_schema, either_schema
 from ..json_schema.loosen import BOOLEANS, loose_keywords, named_keywords, without
 from ..json_schema.walk import changed
+from ..lru_cache import digest
 from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..wire import openai
