@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcall_middleware.formats import registry
-from toolcall_middleware.formats.families.fenced_json import FencedJson
+from toolcall_middleware.formats.families.prompted import BRIEF
 from toolcall_middleware.formats.prompt.escaping import dump_spaced
 from toolcall_middleware.formats.prompt.tools_typescript import declared
 from toolcall_middleware.model import Tool
@@ -70,7 +70,7 @@ def _compact(tools: Sequence[Tool], *, form: str = "json") -> str:
 
 def _brief(tools: Sequence[Tool]) -> str:
     """The block with signatures."""
-    return FencedJson().brief.render_tools(tools, parallel=True)
+    return BRIEF.render_tools(tools, parallel=True)
 
 
 def _types(tools: Sequence[Tool]) -> str:

@@ -15,7 +15,7 @@ import pytest
 
 from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.formats.base import ParserOptions, ToolFormat
-from toolcall_middleware.formats.families.kimi import K3_THOUGHT
+from toolcall_middleware.formats.families.named import K3_THOUGHT
 from toolcall_middleware.model import Tool, ToolSet
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text
 

@@ -7,12 +7,13 @@ import importlib
 import json
 import re
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import jsonschema
 import pytest
 
-from toolcall_middleware.formats import markup, registry
+from toolcall_middleware.formats import families, markup, registry
 from toolcall_middleware.formats.auto import Auto
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.family import Family
@@ -24,6 +25,23 @@ from .test_neutralise import MARKERS
 
 NAMES = [name for name in registry.names() if name != "auto"]
 every_format = pytest.mark.parametrize("name", NAMES)
+
+
+def sections() -> dict[str, tuple[str, list[Family]]]:
+    """The source of each maker's part of a file, which a line `# -- NAME ---` begins, and its families."""
+    found: dict[str, tuple[str, list[Family]]] = {}
+    for module in (
+        importlib.import_module(f"{families.__name__}.{one.name}") for one in iter_modules(families.__path__)
+    ):
+        source = Path(module.__file__ or "").read_text("utf-8")
+        _, *parts = re.split(r"(?m)^# -- (.+?) -+$", source)
+        for maker, part in zip(parts[::2], parts[1::2], strict=True):
+            declared = (getattr(module, name) for name in re.findall(r"(?m)^(\w+) = ", part))
+            found[maker] = part, [value for value in declared if isinstance(value, Family)]
+    return found
+
+
+SECTIONS = sections()
 
 PARAMETERS = {
     "type": "object",
@@ -244,11 +262,15 @@ solar_open2 deepseek_v4 deepseek_v41 hy_v4 iquest_q1 llm-jp-harmony plamo3 beam
 """.split()  # noqa: SIM905 - far easier to read
 
 
+def auto_of(name: str) -> Auto:
+    return Auto(next(family for family in markup.families() if family.name == name))
+
+
 @every_format
 def test_special_tokens_are_asked_for_where_markers_are_some(name: str) -> None:
     fmt = registry.get(name)
     assert getattr(fmt, "special_tokens", False) is (name in SPECIAL)
-    assert Auto(fmt).special_tokens is (name in SPECIAL)
+    assert auto_of(name).special_tokens is (name in SPECIAL)
 
 
 REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
@@ -325,7 +347,7 @@ def test_a_bare_answer_is_constrained_to_what_is_read(name: str, answer: Any, wr
 
 @every_format
 def test_auto_writes_a_familys_prompt_and_reads_it_and_the_others(name: str) -> None:
-    auto = Auto(registry.get(name))
+    auto = auto_of(name)
     fmt = registry.get(name)
     calls = [ToolCall("get_weather", '{"city": "Oslo", "days": 2}', "call_1")]
     results = [ToolResult("get_weather", "rain", "call_1")]
@@ -341,28 +363,27 @@ def test_auto_writes_a_familys_prompt_and_reads_it_and_the_others(name: str) -> 
         assert json.loads(call.arguments) == {"city": "Oslo", "days": 2}
 
 
-@pytest.mark.parametrize("lineage", markup.lineages())
-def test_a_marker_of_calls_is_stated_twice_at_most(lineage: str) -> None:
+@pytest.mark.parametrize("maker", SECTIONS)
+def test_a_marker_of_calls_is_stated_twice_at_most(maker: str) -> None:
     """Once in the declaration, and once more where another form of the calls shares it. Prompts are the models' own."""
-    source = Path(importlib.import_module(f"{markup.FAMILIES}.{lineage}").__file__ or "").read_text("utf-8")
-    module = ast.parse(source)
+    source, own = SECTIONS[maker]
     skipped = {"prompt", "about"}
     texts: list[str] = []
 
     def walk(node: ast.AST) -> None:
         if isinstance(node, ast.keyword) and node.arg in skipped:
             return
-        if isinstance(node, ast.Assign) and "PROMPT" in ast.unparse(node.targets[0]):
-            return
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            return  # a docstring
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).endswith("_PROMPT"):
+            return  # of several families
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             texts.append(node.value)
         for child in ast.iter_child_nodes(node):
             walk(child)
 
-    for statement in module.body[1:]:
-        walk(statement)
+    walk(ast.parse(source))
     stated = "\0".join(texts)
-    for family in markup.lineage(lineage):
-        if isinstance(family, Family):
-            for marker in (family.calls.marker, *family.calls.closers):
-                assert len(marker) < 4 or stated.count(marker) <= 2, marker
+    for family in own:
+        for marker in (family.calls.marker, *family.calls.closers):
+            assert len(marker) < 4 or stated.count(marker) <= 2, marker

@@ -15,7 +15,7 @@ import pytest
 from tests.helpers.thorough import THOROUGH
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
-from toolcall_middleware.formats.families import hunyuan
+from toolcall_middleware.formats.families import glm
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.parsing.text import markdown_code, scanner
 from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
@@ -107,10 +107,10 @@ def test_deep_nesting_that_is_closed_wrongly_is_read(text: str) -> None:
 def test_no_answer_has_more_patterns_made_for_it_than_a_model_needs() -> None:
     # The tags of a Hunyuan checkpoint have a suffix of its own, and each suffix costs patterns that are made for it.
     text = "".join(f"<tool_calls:s{number}><tool_call:s{number}>f</tool_call:s{number}>" for number in range(3_000))
-    before = hunyuan._slots.cache_info().misses
+    before = glm._suffixed_tags.cache_info().misses
     found = calls_in(read(registry.get("auto").parser(TOOLS, ParserOptions()), [text]))
     assert [call.name for call in found] == ["f", "f"]
-    assert hunyuan._slots.cache_info().misses - before <= 2
+    assert glm._suffixed_tags.cache_info().misses - before <= 2
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcall_middleware.formats import registry
-from toolcall_middleware.formats.families.fenced_json import FencedJson
+from toolcall_middleware.formats.families.prompted import JSON
 from toolcall_middleware.formats.families.qwen import HERMES
 from toolcall_middleware.json_schema.compact import calls_schema, compact_schema
 from toolcall_middleware.model import ChoiceMode, Tool, ToolCall, ToolChoice, ToolResult
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from toolcall_middleware.formats.base import ToolFormat
 
-FORMATS: list[ToolFormat] = [FencedJson(), HERMES]
+FORMATS: list[ToolFormat] = [JSON, HERMES]
 DATA = Path(__file__).parent.parent / "clients_data"
 every_format = pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
 
@@ -70,7 +70,7 @@ def said_in(schema: Any) -> Iterator[str]:
 
 
 def test_the_json_block_in_full() -> None:
-    assert FencedJson().render_tools([WEATHER, CLOCK], parallel=True) == (
+    assert JSON.render_tools([WEATHER, CLOCK], parallel=True) == (
         "# Tools\n\n"
         "You can call the tools below. Each tool has its name, its arguments with their types, what it does, and a "
         "sample call.\n\n"
@@ -156,7 +156,7 @@ def test_every_clients_tool_is_one_entry(fmt: Any, tool: Tool) -> None:
 
 
 def test_a_tool_without_parameters_or_description_is_listed() -> None:
-    block = FencedJson().render_tools([Tool("f", "", {})], parallel=True)
+    block = JSON.render_tools([Tool("f", "", {})], parallel=True)
     assert '## f\nf()\n{"name": "f", "arguments": {}}' in block
 
 
@@ -229,7 +229,7 @@ def test_no_schema_breaks_the_prompt(schema: dict[str, Any]) -> None:
     tool = Tool("f", "", schema)
     for fmt in FORMATS:
         assert len(listed(fmt, fmt.render_tools([tool], parallel=True))) == 1
-    json.dumps(FencedJson().constraint([tool], ToolChoice(ChoiceMode.REQUIRED)).schema)  # type: ignore[union-attr]
+    json.dumps(JSON.constraint([tool], ToolChoice(ChoiceMode.REQUIRED)).schema)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("depth", [30, 60, 200, 400])
@@ -277,7 +277,7 @@ def test_arguments_stand_in_the_history_verbatim(arguments: str, name: str) -> N
     for fmt in FORMATS:
         text = fmt.render_calls([call, call])
         assert text.count(f'"arguments": {arguments}}}') >= 2
-    (block,) = re.findall(r"(?s)\A```json\n(.*)\n```\Z", FencedJson().render_calls([call]))
+    (block,) = re.findall(r"(?s)\A```json\n(.*)\n```\Z", JSON.render_calls([call]))
     assert json.loads(block) == {"tool_calls": [{"name": name, "arguments": json.loads(arguments)}]}
     (tag,) = re.findall(r"(?s)\A<tool_call>\n(.*)\n</tool_call>\Z", HERMES.render_calls([call]))
     assert json.loads(tag) == {"name": name, "arguments": json.loads(arguments)}
@@ -301,7 +301,7 @@ def test_no_calls_and_no_results_are_no_text() -> None:
 
 def test_results_of_both_formats() -> None:
     results = [ToolResult("a", "1"), ToolResult('b"><c', "2\n", is_error=True)]
-    assert FencedJson().render_results(results) == (
+    assert JSON.render_results(results) == (
         '<tool_result name="a">\n1\n</tool_result>\n'
         '<tool_result name="b&quot;&gt;&lt;c" error="true">\n2\n\n</tool_result>'
     )
@@ -316,7 +316,7 @@ REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
 
 
 def constraint(tools: list[Tool], choice: ToolChoice = REQUIRED) -> Any:
-    made = FencedJson().constraint(tools, choice)
+    made = JSON.constraint(tools, choice)
     assert made is not None
     jsonschema.Draft202012Validator.check_schema(made.schema)
     return made.schema
@@ -328,10 +328,10 @@ def accepts(schema: Any, *calls: tuple[str, Any]) -> bool:
 
 
 def test_only_a_call_that_must_come_is_constrained() -> None:
-    assert FencedJson().constraint([WEATHER], ToolChoice()) is None
-    assert FencedJson().constraint([WEATHER], ToolChoice(ChoiceMode.NONE)) is None
-    assert FencedJson().constraint([], REQUIRED) is None
-    assert FencedJson().constraint([WEATHER], REQUIRED) is not None
+    assert JSON.constraint([WEATHER], ToolChoice()) is None
+    assert JSON.constraint([WEATHER], ToolChoice(ChoiceMode.NONE)) is None
+    assert JSON.constraint([], REQUIRED) is None
+    assert JSON.constraint([WEATHER], REQUIRED) is not None
 
 
 def test_the_constraint_admits_exactly_offered_calls() -> None:

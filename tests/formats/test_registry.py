@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -12,9 +14,11 @@ import pytest
 
 from toolcall_middleware import FormatError, Settings, ToolCallMiddleware
 from toolcall_middleware.cli.demo.scripted import ScriptedModel
-from toolcall_middleware.formats import auto, markup, registry
+from toolcall_middleware.formats import auto, families, markup, registry
 from toolcall_middleware.formats.auto import Auto
 from toolcall_middleware.formats.base import ParserOptions
+from toolcall_middleware.formats.families import prompted
+from toolcall_middleware.formats.family import Family
 from toolcall_middleware.formats.prompt import escaping
 from toolcall_middleware.formats.syntax.function_tags import FUNCTIONS
 from toolcall_middleware.formats.syntax.openers import json_calls, opener, shared
@@ -55,11 +59,10 @@ def test_an_unknown_name_is_an_error_that_says_what_there_is() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("package", ["toolcall_middleware", "toolcall_middleware.exchange"])
-def test_a_familys_file_is_imported_when_its_format_is_asked_for(package: str) -> None:
+def test_the_families_are_imported_when_a_format_is_asked_for(package: str) -> None:
     code = f"""
 import sys, {package}
 from toolcall_middleware.formats import registry
-registry.names()
 def loaded():
     rooms = ("families.", "syntax.", "auto")
     heads = tuple(f"toolcall_middleware.formats.{{room}}" for room in rooms)
@@ -67,7 +70,7 @@ def loaded():
 assert not loaded(), loaded()
 registry.get("hermes")
 assert "qwen" in loaded()
-assert not {{"gemma", "mistral", "auto"}} & set(loaded()), loaded()
+assert "auto" not in loaded(), loaded()
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
@@ -162,13 +165,17 @@ async def _ask(client: httpx.AsyncClient, messages: list[dict[str, Any]], *, str
     return {"content": content, **({"tool_calls": list(calls.values())} if calls else {})}
 
 
-def test_the_index_says_what_the_lineages_hold() -> None:
-    declared = {family.name: lineage for lineage in markup.lineages() for family in markup.lineage(lineage)}
-    assert declared == registry._built_in()
-    assert set(markup.families()) == {registry.get(name) for name in declared}
+def test_every_declared_family_is_listed_once() -> None:
+    modules = [importlib.import_module(f"{families.__name__}.{one.name}") for one in iter_modules(families.__path__)]
+    declared = [value for module in modules for value in vars(module).values() if isinstance(value, Family)]
+    unlisted = {prompted.BRIEF, prompted.PLAIN}
+    assert sorted(family.name for family in markup.families()) == sorted({one.name for one in declared} - {"plain"})
+    assert set(declared) == {*markup.families(), *unlisted}
+    assert set(markup.families()) == {registry.get(name) for name in registry.names() if name != "auto"}
 
 
 PRIVATE = """
+from toolcall_middleware.formats.families import prompted
 from toolcall_middleware.formats.family import Family
 from toolcall_middleware.formats.markup import Markup
 from toolcall_middleware.formats.syntax.json import CALL, Json

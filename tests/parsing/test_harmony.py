@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.formats.families.harmony import END, HARMONY
+from toolcall_middleware.formats.families.messages import END, HARMONY
 from toolcall_middleware.parsing.calls.fork import read_thought
 from toolcall_middleware.parsing.calls.harmony_messages import read_message
 from toolcall_middleware.parsing.events import Event, Reasoning, Text

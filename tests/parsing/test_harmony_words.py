@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.formats.families.harmony import HARMONY
+from toolcall_middleware.formats.families.messages import HARMONY
 from toolcall_middleware.formats.registry import for_model, get
 from toolcall_middleware.parsing.calls.harmony_messages import called
 from toolcall_middleware.parsing.events import Event, Stop

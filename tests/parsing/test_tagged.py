@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.formats.families import deepseek, glm, minicpm, minimax, step
+from toolcall_middleware.formats.families import glm, invoke, qwen
 from toolcall_middleware.formats.syntax.function_tags import FUNCTIONS
 from toolcall_middleware.formats.syntax.slots import slot_calls
 from toolcall_middleware.parsing.cursor import Make
@@ -37,11 +37,11 @@ def reader(marker: str, make: Make, *, consume: bool = True) -> Reader:
 
 
 FUNCTION = reader("<tool_call>", FUNCTIONS)
-INVOKE = reader("<minimax:tool_call>", minimax.INVOKE)
-DSML = reader("<｜DSML｜function_calls>", deepseek.DSML)
-XML = reader("<function name=", minicpm.SLOTS, consume=False)
-KEYS = reader("<tool_call>", glm.LINES)
-STEP = reader("<｜tool_calls_begin｜>", step.STEPS)
+INVOKE = reader("<minimax:tool_call>", invoke.MINIMAX_M2.calls)
+DSML = reader("<｜DSML｜function_calls>", invoke.DEEPSEEK_V32.calls)
+XML = reader("<function name=", qwen.MINICPM5.calls, consume=False)
+KEYS = reader("<tool_call>", glm.GLM45.calls)
+STEP = reader("<｜tool_calls_begin｜>", qwen.STEP3.calls)
 READERS = {"function": FUNCTION, "invoke": INVOKE, "dsml": DSML, "xml": XML, "keys": KEYS, "step": STEP}
 
 
@@ -117,7 +117,7 @@ ODD = {
     "cdata in two": (XML, '<function name="f"><param name="s"><![CDATA[]]]]><![CDATA[>]]></param></function>', {"s": "]]>"}),
     "entities": (XML, '<function name="f"><param name="s">&lt;a&gt; &amp; &x; &</param></function>', {"s": "<a> & &x; &"}),
     "typed cdata": (XML, '<function name="f"><param name="o"><![CDATA[{"k": "<"}]]></param></function>', {"o": {"k": "<"}}),
-    "no spaces": (reader("<functionname=", minicpm.SLOTS, consume=False), '<functionname="f"><paramname="s">a</param></function>', {"s": "a"}),
+    "no spaces": (reader("<functionname=", qwen.MINICPM5.calls, consume=False), '<functionname="f"><paramname="s">a</param></function>', {"s": "a"}),
     "value tag missing": (KEYS, "<tool_call>f<arg_key>s</arg_key>a b</arg_value></tool_call>", {"s": "a b"}),
     "key tags doubled": (KEYS, "<tool_call>f<arg_key><arg_key>s</arg_key></arg_key><arg_value>a</arg_value></tool_call>", {"s": "a"}),
     "key's end missing": (KEYS, "<tool_call>f<arg_key>s<arg_value>a</arg_value></tool_call>", {"s": "a"}),
@@ -174,7 +174,7 @@ def test_a_name_joined_with_a_key_is_an_offered_one_with_a_key_of_its_own(joined
 
 
 def test_a_name_has_no_space_where_any_is_offered() -> None:
-    anything = Reader([opener("<tool_call>", glm.LINES)])
+    anything = Reader([opener("<tool_call>", glm.GLM45.calls)])
     assert anything.calls("<tool_call>now") == [("now", {})]
     assert anything.calls("the <tool_call> tag ends.") == []
 

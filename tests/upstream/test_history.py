@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.formats import registry
-from toolcall_middleware.formats.families.fenced_json import FencedJson
-from toolcall_middleware.formats.families.kimi import KIMI_K2
+from toolcall_middleware.formats.families.named import KIMI_K2
+from toolcall_middleware.formats.families.prompted import JSON
 from toolcall_middleware.formats.families.qwen import HERMES
 from toolcall_middleware.formats.prompt.escaping import neutralise
 from toolcall_middleware.settings import Settings
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..request.chats import Message
 
-FORMATS: list[ToolFormat] = [FencedJson(), HERMES]
+FORMATS: list[ToolFormat] = [JSON, HERMES]
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 AUTO = Settings()
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.helpers.fakes import complaint
-from toolcall_middleware.formats.families.fenced_json import FencedJson
+from toolcall_middleware.formats.families.prompted import JSON
 from toolcall_middleware.formats.families.qwen import HERMES
 from toolcall_middleware.lru_cache import LRUCache
 from toolcall_middleware.settings import Settings
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from toolcall_middleware.formats.base import ToolFormat
     from toolcall_middleware.model import Tool
 
-FORMATS: list[ToolFormat] = [FencedJson(), HERMES]
+FORMATS: list[ToolFormat] = [JSON, HERMES]
 BODIES = sorted((Path(__file__).parent.parent / "clients_data").glob("*.json"))
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 AUTO = Settings()
@@ -34,16 +35,19 @@ SYSTEM = {"role": "system", "content": "Be brief."}
 every_format = pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
 
 
-class CountingFormat(FencedJson):
+class CountingFormat:
     """Tells how often the tool block was rendered."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.rendered = 0
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(JSON, name)
+
     def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
         self.rendered += 1
-        return super().render_tools(tools, parallel=parallel)
+        return JSON.render_tools(tools, parallel=parallel)
 
 
 def contents(*messages: dict[str, Any], fmt: Any = FORMATS[0], settings: Settings = AUTO, **fields: Any) -> list[Any]:
@@ -225,20 +229,18 @@ def test_dropped_fields_are_not_sent_even_when_they_were_added() -> None:
 
 
 def test_skip_special_tokens_is_sent_only_where_markers_are_special() -> None:
-    class Special(FencedJson):
-        name = "special"
-        special_tokens = True
+    special = replace(JSON, name="special", special_tokens=True)
 
     def sent(fmt: Any, setting: str, **fields: Any) -> Any:
         body = build_body(request(HELLO, **fields), fmt, Settings(special_tokens=setting))
         return json.loads(body).get("skip_special_tokens")
 
-    assert sent(Special(), "auto") is False
-    assert sent(Special(), "off") is None
-    assert sent(FencedJson(), "auto") is None
-    assert sent(FencedJson(), "on") is False
-    assert sent(Special(), "auto", tool_choice="none") is None
-    assert sent(Special(), "auto", skip_special_tokens=True) is True
+    assert sent(special, "auto") is False
+    assert sent(special, "off") is None
+    assert sent(JSON, "auto") is None
+    assert sent(JSON, "on") is False
+    assert sent(special, "auto", tool_choice="none") is None
+    assert sent(special, "auto", skip_special_tokens=True) is True
 
 
 def test_messages_that_no_client_should_send_still_make_a_body() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ..errors import FormatError
 from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
@@ -12,67 +13,55 @@ from . import markup, models, reading
 from .base import Constraint, ParserOptions, StreamParser, ToolFormat
 from .syntax.openers import SharedOpener, fork
 from .syntax.openers import opener as declared
+from .syntax.round_trip import Rendered, reads
+
+if TYPE_CHECKING:
+    from .family import Family
 
 
 class Auto:
     """One scanner for the markers of every family; the prompt is another format's.
 
     prompt: the format that writes. family: that of the models that answer, where they are known; its markers are read
-    too where the common scanner leaves them out because they could be ordinary text of other models. writing: gives
-    this format for the models of a family, by its name, with the family's own prompt or another format's; without it
-    the prompt is the same for every model. own_first: where the family and another one have one marker, its own reader
-    reads what follows.
+    too where the common scanner leaves them out because they could be ordinary text of other models. own_first: where
+    the family and another one have one marker, the family's reader reads what follows.
     """
 
     name = "auto"
     about = "reads every family; writes the prompt as the model's own family does, else as `json`"
 
-    def __init__(
-        self,
-        prompt: ToolFormat,
-        family: ToolFormat | None = None,
-        writing: Callable[..., ToolFormat] | None = None,
-        *,
-        own_first: bool = False,
-    ) -> None:
+    def __init__(self, prompt: Family, family: Family | None = None, *, own_first: bool = False) -> None:
         self.prompt = prompt
         self._family = prompt if family is None else family
-        self._writing = writing
-        own: tuple[Opener, ...] = getattr(self._family, "openers", ())
+        self._own_first = own_first
+        own = self._family.openers
         first, then = (own, all_openers()) if own_first else (all_openers(), own)
         known = {(opener.marker, opener.pattern) for opener in first}
         self.openers = (*first, *(opener for opener in then if (opener.marker, opener.pattern) not in known))
+        self.special_tokens = self._family.special_tokens
+        """Whether the markers that its models know are special tokens: they may write them whatever the prompt asks."""
+        self.needs_user = self._family.needs_user
+        """Whether the models' chat templates refuse a conversation without a user's words."""
+        self.brief = prompt.brief
+        """The format that writes the tools where they take too many tokens."""
+        self.thoughts = prompt.thoughts
 
     @property
     def prompt_name(self) -> str:
         """The name of the format that writes."""
         return self.prompt.name
 
-    @property
-    def special_tokens(self) -> bool:
-        """Whether the markers that its models know are special tokens: they may write them whatever the prompt asks."""
-        return bool(getattr(self._family, "special_tokens", False))
-
-    @property
-    def needs_user(self) -> bool:
-        """Whether the models' chat templates refuse a conversation without a user's words."""
-        return bool(getattr(self._family, "needs_user", False))
-
-    @property
-    def brief(self) -> ToolFormat | None:
-        """The format that writes the tools where they take too many tokens."""
-        return getattr(self.prompt, "brief", None)
-
     def for_model(self, model: str) -> ToolFormat:
         """This format with the prompt of the model's family. The same object for all models of a family."""
         name = models.family(model)
-        return self if name is None or name == self.prompt_name or self._writing is None else self._writing(name)
+        if name is None or name == self.prompt_name:
+            return self
+        family = _built_in(name)
+        return _auto(_built_in(family.auto_prompt or name), family)
 
     def in_json(self) -> ToolFormat:
         """This format with the prompt of `json`, for an engine that takes the family's own calls out of the text."""
-        if self._writing is None or self.prompt_name == "json":
-            return self
-        return self._writing(self._family.name, "json")
+        return self if self.prompt_name == "json" else _auto(_built_in("json"), self._family, own_first=self._own_first)
 
     def render_tools(self, tools: Sequence[Tool], *, parallel: bool) -> str:
         """As the prompt's format does."""
@@ -97,6 +86,27 @@ class Auto:
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint | None:
         """As the prompt's format does."""
         return self.prompt.constraint(tools, choice)
+
+
+_auto = functools.lru_cache(maxsize=256)(Auto)
+
+
+def _built_in(name: str) -> Family:
+    return next(family for family in markup.families() if family.name == name)
+
+
+def common() -> ToolFormat:
+    """`auto` for models whose names say nothing."""
+    return _auto(_built_in("json"))
+
+
+@functools.lru_cache(maxsize=64)
+def of_derived(family: Family, proofs: tuple[Rendered, ...]) -> ToolFormat:
+    """`auto` that writes as a derived family does, and reads its calls too: with its own reader where those of the
+    built-in families make something else of them.
+    """
+    openers = (*all_openers(), *reading.ANY_JSON)
+    return _auto(family, own_first=not all(reads(openers, turn) for turn in proofs))
 
 
 @functools.cache

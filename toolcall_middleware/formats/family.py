@@ -14,10 +14,11 @@ from . import reading
 from .base import Constraint, ParserOptions, StreamParser, Tag
 from .markup import Markup
 from .prompt import escaping
-from .prompt.thoughts import NO_THOUGHTS, Thoughts
+from .prompt.thoughts import NO_THOUGHTS, THINK, Thoughts
 from .prompt.tool_results import Write as WriteResults
 from .prompt.tool_results import guarded, named
 from .prompt.tools_json import definition
+from .syntax.json import Json
 from .syntax.shape import Shape, WriteCalls
 
 ONE = "Make at most one function call in an answer."
@@ -25,6 +26,9 @@ ONE = "Make at most one function call in an answer."
 # Arguments that no client sends: the text around them is the call's syntax.
 _ARGUMENTS = '{"arguments": "0b6ad9c1"}'
 
+
+FENCED = Json(open='```json\n{"tool_calls": [', between=", ", close="]}\n```")
+"""The calls as one block: what every format reads, and where a family's own syntax ends."""
 
 _NO_MARKUP = Markup()
 _OF_CALLS: Any = None
@@ -76,8 +80,10 @@ class Family:
     """Writes one tool of the block."""
     between: str = "\n"
     """Separates two tools."""
+    several: str = ""
+    """Fills the hole `{several}` of the prompt; `one` does where only one call may be made."""
     one: str = f"\n\n{ONE}"
-    """What is added to the block where only one call may be made."""
+    """Added to the block where only one call may be made, and the prompt has no such hole."""
     write: WriteCalls = _OF_CALLS
     """Writes the calls of a turn."""
     results: WriteResults = named
@@ -98,15 +104,21 @@ class Family:
     """
     trigger: str = _OF_CALLS
     """How a call begins, where constrained decoding can wait for it; else empty."""
-    constrain: Callable[[Sequence[Tool], ToolChoice], Constraint | None] | None = None
-    """The JSON Schema of a whole answer, where the bare JSON of a call is one."""
+    constrain: Callable[[Sequence[Tool], bool], Constraint] | None = None
+    """The JSON Schema of a whole answer, where the bare JSON of a call is one. Takes the tools that may be called, and
+    whether several may.
+    """
+    brief: Family | None = None
+    """Writes the tools where they take too many tokens."""
 
     def __post_init__(self) -> None:
         calls, own_markup = self.calls, self.markup
         closers = (marker for marker in calls.closers if marker.startswith("<"))
         tag = _TAG.fullmatch(calls.trigger)
+        think = self.thoughts.tags
         markup = replace(
             own_markup,
+            reasoning=own_markup.reasoning if think == THINK else (*own_markup.reasoning, (think.opening, think.close)),
             closers=tuple(dict.fromkeys((*own_markup.closers, *closers))),
             tags=own_markup.tags if tag is None else (*own_markup.tags, re.escape(f"{tag[1]}>")),
         )
@@ -137,8 +149,9 @@ class Family:
         if closing is not None:
             # In JSON, too, `<\/functions>` means `</functions>`.
             listed = guarded(listed, closing[1])
-        block = escaping.fill(self.prompt, {"tools": listed, "example": self._example()})
-        return block if parallel else block + self.one
+        several = self.several if parallel else self.one
+        block = escaping.fill(self.prompt, {"tools": listed, "example": self._example(), "several": several})
+        return block if parallel or self.several else block + self.one
 
     def _example(self) -> str:
         return (self.write([escaping.EXAMPLE]) or "") if "{example}" in self.prompt else ""
@@ -151,8 +164,7 @@ class Family:
         """The calls of one turn in the family's own syntax."""
         if not calls:
             return ""
-        written = self.write(calls)
-        return escaping.fenced_calls(calls) if written is None else written
+        return self.write(calls) or FENCED.writer()(calls) or ""
 
     def render_results(self, results: Sequence[ToolResult]) -> str:
         """The results of one turn, neutralised."""
@@ -164,9 +176,10 @@ class Family:
 
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint | None:
         """The calls of the tools that may be called now, one by one, where the syntax allows it."""
+        callable_now = callable_tools(tools, choice)
         if self.constrain is not None:
-            return self.constrain(tools, choice)
-        tags = tuple(filter(None, map(self._tag, callable_tools(tools, choice)))) if self.trigger else ()
+            return self.constrain(callable_now, choice.parallel) if choice.must_call and callable_now else None
+        tags = tuple(filter(None, map(self._tag, callable_now))) if self.trigger else ()
         return Constraint("tool_calls", tags=tags) if tags else None
 
     def _tag(self, tool: Tool) -> Tag | None:

@@ -8,16 +8,14 @@ when the first text is read or shown: until then no family's file is imported bu
 from __future__ import annotations
 
 import functools
-import importlib
-import pkgutil
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from .family import Family
 
 _T = TypeVar("_T")
-
-FAMILIES = f"{__package__}.families"
-"""The package with one module a lineage; the tuple `FAMILIES` of each holds its formats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,22 +119,11 @@ COMMON = Markup(
 
 
 @functools.cache
-def families() -> tuple[Any, ...]:
-    """Every built-in family, by the names of their modules. Imports all of them."""
-    return tuple(family for name in lineages() for family in lineage(name))
+def families() -> tuple[Family, ...]:
+    """Every built-in family. Imports all of them."""
+    from .families import FAMILIES
 
-
-@functools.cache
-def lineages() -> tuple[str, ...]:
-    """The names of the lineages' modules, none of which is imported."""
-    package = importlib.import_module(FAMILIES)
-    return tuple(sorted(found.name for found in pkgutil.iter_modules(package.__path__)))
-
-
-def lineage(name: str) -> tuple[Any, ...]:
-    """The formats of the module with this name."""
-    found: tuple[Any, ...] = importlib.import_module(f"{FAMILIES}.{name}").FAMILIES
-    return found
+    return FAMILIES
 
 
 @functools.cache

@@ -29,9 +29,9 @@ MAX_NAME = 512
 """Characters of a name that tells something. What is longer is the client's, of any size, and is kept nowhere."""
 _HYPHEN = re.compile(r"(?<=[a-z])-(?=[0-9])")
 
-# Lineages whose names stand in the names of others' models: where two lineages' globs match, these decide, in this
-# order. (Fine-tunes say themselves that they come before them: Family.fine_tunes.)
-_FIRST = ("deepseek", "qwen", "llama", "mistral", "harmony", "kimi", "glm")
+# Families whose names stand in the names of others' models: where the globs of two match, these decide, in this order.
+# (Fine-tunes say themselves that they come before them: Family.fine_tunes.)
+_FIRST = (("deepseek",), ("hermes", "qwen"), ("llama", "pythonic"), ("mistral",), ("harmony",), ("kimi",), ("glm",))
 
 
 @functools.cache
@@ -43,14 +43,13 @@ def table() -> tuple[tuple[str, str], ...]:
     quantisation, `:latest`, `.gguf`) is free.
 
     Fine-tunes come first, then models by their own names, then those that only write like a family. Within each of
-    the three: the lineages of `_FIRST`, then all others; and a longer glob, which says more, before a shorter one.
+    the three: those of `_FIRST`, then all others; and a longer glob, which says more, before a shorter one.
     """
     rows: list[tuple[tuple[int, int, int], str, str]] = []
-    for lineage in markup.lineages():
-        rank = _FIRST.index(lineage) if lineage in _FIRST else len(_FIRST)
-        for family in markup.lineage(lineage):
-            for kind, globs in enumerate((family.fine_tunes, family.models, family.alike)):
-                rows += [((kind, rank, -len(glob)), glob, family.name) for glob in globs]
+    for family in markup.families():
+        rank = next((at for at, names in enumerate(_FIRST) if family.name.startswith(names)), len(_FIRST))
+        for kind, globs in enumerate((family.fine_tunes, family.models, family.alike)):
+            rows += [((kind, rank, -len(glob)), glob, family.name) for glob in globs]
     rows.sort(key=lambda row: row[:1])
     return tuple((glob, name) for _, glob, name in rows)
 
@@ -161,21 +160,14 @@ def family(model: str) -> str | None:
 
 def thoughts_of_format(fmt: object) -> Thoughts:
     """The reasoning of the family that a format writes the prompt of."""
-    own = getattr(fmt, "thoughts", None)
-    # `auto` has no reasoning of its own: it writes the prompt of another format.
-    found = getattr(getattr(fmt, "prompt", None), "thoughts", None) if own is None else own
+    found = getattr(fmt, "thoughts", None)
     return found if isinstance(found, Thoughts) else NO_THOUGHTS
 
 
 def thoughts_of(fmt: object, model: str) -> Thoughts:
     """The reasoning of a model: as its own family has it, by its name, else as that of the format."""
     name = family(model)
-    return thoughts_of_format(fmt) if name is None else _thoughts_by_family()[name]
-
-
-@functools.cache
-def _thoughts_by_family() -> dict[str, Thoughts]:
-    return {one.name: thoughts_of_format(one) for one in markup.families()}
+    return next((one.thoughts for one in markup.families() if one.name == name), thoughts_of_format(fmt))
 
 
 def opened_reasoning(model: str) -> OpenedReasoning | None:
@@ -185,8 +177,7 @@ def opened_reasoning(model: str) -> OpenedReasoning | None:
 
 @functools.lru_cache(maxsize=512)
 def _opened_reasoning(model: str) -> OpenedReasoning | None:
-    for one in markup.families():
-        thoughts = thoughts_of_format(one)
+    for thoughts in (one.thoughts for one in markup.families()):
         if any(matches(model, glob) for glob in thoughts.opened):
             return None if any(matches(model, glob) for glob in thoughts.unopened) else thoughts.tags
     return None

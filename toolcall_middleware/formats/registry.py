@@ -1,4 +1,4 @@
-"""The formats by name, each imported when it is first asked for."""
+"""The formats by name. All families are imported when the first is asked for: every reader knows all markers."""
 
 from __future__ import annotations
 
@@ -15,97 +15,23 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from ..settings import Settings
-    from .template.derive import Derived
 
 ENTRY_POINTS = "toolcall_middleware.formats"
 TEMPLATE = "template"
 """The format that is derived from a checkpoint's chat template. It is not among the names: it needs a template."""
 
-# In the order of the list of formats: name, and the lineage's module in families/. A module that is not here holds one
-# format of its own name, which comes behind these: a new family is one file. (Neither can be asked of the modules
-# themselves: a name must be known without importing forty of them.)
-_LINEAGES: dict[str, str] = {
-    "json": "fenced_json",
-    "hermes": "qwen",
-    "reka": "reka",
-    "granite4": "granite",
-    "ernie45": "ernie",
-    "longcat": "longcat",
-    "qwen3_coder": "qwen",
-    "step3p5": "step",
-    "seed_oss": "seed",
-    "minicpm5": "minicpm",
-    "llama3_json": "llama",
-    "pythonic": "llama",
-    "llama4_pythonic": "llama",
-    "lfm2": "lfm",
-    "olmo3": "olmo",
-    "mistral_old": "mistral",
-    "mistral_v11": "mistral",
-    "deepseek_v3": "deepseek",
-    "deepseek_v31": "deepseek",
-    "deepseek_v32": "deepseek",
-    "kimi_k2": "kimi",
-    "kimi_k3": "kimi",
-    "solar_open": "solar",
-    "glm45": "glm",
-    "glm47": "glm",
-    "hy_v3": "hunyuan",
-    "harmony": "harmony",
-    "granite": "granite",
-    "granite_20b_fc": "granite",
-    "phi4_mini": "phi",
-    "internlm": "internlm",
-    "jamba": "jamba",
-    "hunyuan": "hunyuan",
-    "nemotron": "nemotron",
-    "xlam": "xlam",
-    "minimax_m2": "minimax",
-    "minimax_m3": "minimax",
-    "step3": "step",
-    "functiongemma": "gemma",
-    "gemma4": "gemma",
-    "cohere_command3": "cohere",
-    "cohere_command4": "cohere",
-    "gigachat3": "gigachat",
-    "apertus": "apertus",
-    "functionary_v31": "functionary",
-    "functionary_v32": "functionary",
-    "command_r": "cohere",
-    "dots": "dots",
-    "gigachat35": "gigachat",
-    "inkling": "inkling",
-    "k2_horizon": "k2_horizon",
-    "mirothinker": "mirothinker",
-    "muse_glimmer": "muse",
-    "solar_open2": "solar",
-    "deepseek_v4": "deepseek",
-    "deepseek_v41": "deepseek",
-    "hy_v4": "hunyuan",
-    "iquest_q1": "iquest",
-    "llm-jp-harmony": "llm_jp",
-    "plamo3": "plamo",
-    "beam": "beam",
-    "react": "loose",
-    "action_json": "loose",
-    "function_call": "loose",
-    "tool_code": "loose",
-    "tool_tags": "loose",
-}
 _METHODS = ("render_tools", "render_choice", "render_calls", "render_results", "parser", "constraint")
 
 
-@functools.cache
-def _built_in() -> dict[str, str]:
-    """Name and lineage of each built-in format but `auto`."""
-    known = set(_LINEAGES.values())
-    return _LINEAGES | {name: name for name in markup.lineages() if name not in known}
-
-
 def names() -> list[str]:
-    """All names that `get` knows: the built-in ones, then those of installed packages. Imports no family."""
+    """All names that `get` knows: the built-in ones, then those of installed packages."""
     known = ["auto", *_built_in()]
     return [*known, *sorted(set(_installed()) - set(known))]
+
+
+@functools.cache
+def _built_in() -> dict[str, ToolFormat]:
+    return {family.name: family for family in markup.families()}
 
 
 @functools.cache
@@ -115,10 +41,11 @@ def get(name: str) -> ToolFormat:
     Raises FormatError, which says what there is. Importing a module runs it: no request may give such a place.
     """
     if name == "auto":
-        return _auto()
+        from . import auto  # it imports the readers of all calls
+
+        return auto.common()
     if name in _built_in():
-        found: ToolFormat = next(family for family in markup.lineage(_built_in()[name]) if family.name == name)
-        return found
+        return _built_in()[name]
     if name == TEMPLATE:
         raise FormatError("template: say where the template is, with the setting `template`")
     if ":" in name:
@@ -133,22 +60,6 @@ def get(name: str) -> ToolFormat:
     except (ImportError, AttributeError) as error:
         raise FormatError(f"the format {name} ({entry.value}) cannot be loaded: {error}") from error
     return _made(loaded)
-
-
-@functools.cache
-def _auto() -> ToolFormat:
-    from .auto import Auto  # it imports the table of models, and all families when it is made
-
-    return Auto(get("json"), writing=_writing)
-
-
-@functools.cache
-def _writing(name: str, prompt: str = "") -> ToolFormat:
-    """`auto` for the models of the family `name`. prompt: the format that writes, if not the one the family wants."""
-    from .auto import Auto
-
-    family = get(name)
-    return Auto(get(prompt or getattr(family, "auto_prompt", "") or name), family, _writing)
 
 
 def is_place(name: str) -> bool:
@@ -186,12 +97,12 @@ def for_model(name: str, model: str, template: str | None = None) -> ToolFormat:
     if name == TEMPLATE:
         return _derived(template)
     if name == "auto" and template is not None:
-        from . import models
+        from . import auto, models
         from .template import sources
 
         derived = sources.derived(template, model) if models.family(model) is None else None
         if derived is not None and derived.family is not None:
-            return _auto_of(derived, derived.family)
+            return auto.of_derived(derived.family, derived.proofs)
     fmt = get(name)
     choose = getattr(fmt, "for_model", None)
     if choose is None:
@@ -216,24 +127,6 @@ def _derived(template: str | None) -> ToolFormat:
     from .template import sources
 
     return sources.required(template)
-
-
-@functools.lru_cache(maxsize=64)
-def _auto_of(derived: Derived, family: ToolFormat) -> ToolFormat:
-    """`auto` that writes as a derived family does, and reads its calls too: with its own reader where those of the
-    built-in families make something else of them.
-    """
-    from . import reading
-    from .auto import Auto, all_openers
-    from .syntax.round_trip import reads
-
-    openers = (*all_openers(), *reading.ANY_JSON)
-    own_first = not all(reads(openers, turn) for turn in derived.proofs)
-
-    def writing(_name: str, prompt: str = "") -> ToolFormat:
-        return Auto(get(prompt) if prompt else family, family, own_first=own_first)
-
-    return Auto(family, family, writing, own_first=own_first)
 
 
 def _of_place(place: str) -> ToolFormat:
@@ -273,6 +166,6 @@ def _installed() -> dict[str, EntryPoint]:
 @functools.cache
 def plain() -> ToolFormat:
     """No syntax at all: for requests that offer nothing. Reasoning is still told from text."""
-    from .plain import Plain
+    from .families.prompted import PLAIN
 
-    return Plain()
+    return PLAIN

@@ -1,37 +1,73 @@
-"""Qwen, and Hermes, whose syntax Qwen 2.5 and 3 have.
-
-    <tool_call>
-    {"name": "lookup", "arguments": {"city": "Paris"}}
-    </tool_call>
-
-Qwen3-Coder and Qwen 3.5 write tags instead:
-
-    <tool_call>
-    <function=lookup>
-    <parameter=city>
-    Paris
-    </parameter>
-    </function>
-    </tool_call>
-
-Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.cpp.
-"""
+"""Qwen, Hermes and the models that write as they do: JSON in a tag, or a tag for the call and one for each argument."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ...model import Tool
+from ...parsing.text.grammar import beginnings
 from .. import reading
 from ..family import Family
 from ..markup import Markup
-from ..prompt.thoughts import Returned, Thoughts
+from ..prompt import escaping
+from ..prompt.thoughts import NO_THOUGHTS, Returned, Thoughts, between
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
 from ..syntax.bare_invoke import NO_INVOKE
 from ..syntax.function_tags import FUNCTIONS, TOOL_TAG
-from ..syntax.json import TOOL_CALL, TOOL_CALL_JSON
-from ..syntax.openers import json_calls, opener, shared
-from . import minicpm
+from ..syntax.json import CALL, TOOL_CALL, TOOL_CALL_JSON, Json
+from ..syntax.openers import fork, ignored, json_calls, opener, shared
+from ..syntax.slots import Slots
 
-MARKUP = Markup(
+# -- MiniCPM -----------------------------------------------------------------------------------------------------------
+# OpenBMB's MiniCPM: tags whose names are attributes, and XML's own entities and sections in them.
+
+_MINICPM_SLOTS = Slots(
+    call='<function name="{name}">{slots}</function>',
+    slot='<param name="{key}">{value}</param>',
+    noise=("<arguments>", "</arguments>"),
+    xml=True,
+)
+# Models mix these and Qwen's: `<function name="f">` around `<parameter=x>`, without entities in the values.
+_WS = r"[ \t\r\n]{0,64}"
+_CALL, _, _BEGUN = _MINICPM_SLOTS.parts.call_patterns()
+_calls = fork(
+    (rf"{_CALL}{_WS}<parameter[ =]", FUNCTIONS),
+    ("", _MINICPM_SLOTS),
+    undecided=rf"{_BEGUN}(?:>{_WS}(?:{beginnings('<parameter')})?)?",
+)
+_MINICPM_OPENERS = tuple(opener(f"<function{space}name=", _calls, consume=False) for space in (" ", "", "Ġ"))
+
+# https://github.com/OpenBMB/MiniCPM#with-tool-calling (the calls; the words are ours)
+MINICPM5 = Family(
+    name="minicpm5",
+    about='`<function name="f">` and `<param name="x">`: MiniCPM 5',
+    models={"minicpm5": "[sglang] minicpm5"},
+    calls=_MINICPM_SLOTS,
+    auto_openers=_MINICPM_OPENERS,
+    markup=Markup(tags=(r"function[\sĠ]*name\s*=",)),
+    prompt="""\
+# Tools
+
+You can call the following functions:
+<tools>
+{tools}
+</tools>
+
+To call a function, answer in this form, one <param> for each argument, values as they are, lists and objects as JSON:
+{example}
+
+The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.""",
+    tool=function,
+    answer="the call",
+)
+
+
+# -- Qwen and Hermes ---------------------------------------------------------------------------------------------------
+# Qwen 2.5 and 3 have the syntax of Hermes: `<tool_call>`, and in it JSON. Qwen3-Coder and Qwen 3.5 write tags there,
+# each on a line of its own: `<function=lookup>`, `<parameter=city>`, `Paris`, `</parameter>`, `</function>`.
+
+_QWEN_MARKUP = Markup(
     stops=("<tool_response>", "<|im_start|>"),
     ends=("<|im_end|>", "<|endoftext|>"),
     closers=("</function_invocation>",),
@@ -41,7 +77,7 @@ MARKUP = Markup(
 _TOOL_RESPONSE = between_tags("<tool_response>\n", "\n</tool_response>")
 # The prompt lists the tools within <tools>, and Qwen 2.5 Coder writes its calls in that tag, too. `bare` tells a call
 # from a tool's definition, which the model may repeat there.
-_OPENERS = (TOOL_CALL_JSON, opener("<tools>", json_calls(bare=True, close=("</tools>",))))
+_QWEN_OPENERS = (TOOL_CALL_JSON, opener("<tools>", json_calls(bare=True, close=("</tools>",))))
 
 # The layout of Qwen's template, after Hermes 2 Pro's. https://huggingface.co/Qwen/Qwen2.5-7B-Instruct
 HERMES = Family(
@@ -65,9 +101,9 @@ HERMES = Family(
         "nanbeige": "[card] the chat template of Nanbeige4.1-3B",
     },
     calls=TOOL_CALL,
-    auto_openers=_OPENERS,
+    auto_openers=_QWEN_OPENERS,
     fallback=reading.BARE_JSON,
-    markup=MARKUP,
+    markup=_QWEN_MARKUP,
     # [llama.cpp] Qwen-Qwen3-0.6B: reasoning behind the last user message that holds no tool results
     thoughts=Thoughts(
         returned=Returned.TURN,
@@ -95,19 +131,19 @@ For each function call, return a json object with function name and arguments wi
     needs_user=True,
 )
 
-FUNCTION_OPENERS = (
+_FUNCTION_OPENERS = (
     shared("<tool_call>", FUNCTIONS, NO_INVOKE, close="</tool_call>"),
     # The opening <tool_call> is often missing. (JSON there, Functionary's and Llama 3.1's, the reader knows too.)
     opener("<function=", FUNCTIONS, consume=False),
     opener("<parameter=", FUNCTIONS, consume=False),  # which holds the name, and the parameters follow
-    *minicpm.OPENERS,  # names as attributes
+    *_MINICPM_OPENERS,  # names as attributes
     TOOL_TAG,
 )
 
 # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: qwen_3_coder
-FUNCTION_TRIGGER = "<tool_call>\n<function="
+_FUNCTION_TRIGGER = "<tool_call>\n<function="
 
-FUNCTION_PROMPT = """\
+_FUNCTION_PROMPT = """\
 # Tools
 
 You have access to the following functions%s:
@@ -159,8 +195,8 @@ QWEN3_CODER = Family(
         "intern-s2": "[sglang] docs_new/cookbook, Intern-S2-Preview: qwen3_coder",
     },
     calls=FUNCTIONS,
-    auto_openers=FUNCTION_OPENERS,
-    markup=MARKUP,
+    auto_openers=_FUNCTION_OPENERS,
+    markup=_QWEN_MARKUP,
     thoughts=Thoughts(
         returned=Returned.TURN,
         source="[llama.cpp] Qwen3.5-4B",
@@ -173,12 +209,233 @@ QWEN3_CODER = Family(
         before="<think>\n",
         after="\n</think>\n\n",
     ),
-    prompt=FUNCTION_PROMPT % ("", _QWEN_MORE),
+    prompt=_FUNCTION_PROMPT % ("", _QWEN_MORE),
     tool=function,
     results=_TOOL_RESPONSE,
-    trigger=FUNCTION_TRIGGER,
+    trigger=_FUNCTION_TRIGGER,
     # https://huggingface.co/Qwen/Qwen3.5-4B, chat_template.jinja: "No user query found in messages."
     needs_user=True,
 )
 
-FAMILIES = (HERMES, QWEN3_CODER)
+
+# -- Reka --------------------------------------------------------------------------------------------------------------
+# Reka Edge: calls as Hermes has them.
+
+# https://huggingface.co/RekaAI/reka-edge-2603 (llama.cpp: models/templates/Reka-Edge.jinja): calls as Hermes has them.
+REKA = replace(
+    HERMES,
+    name="reka",
+    about="as `hermes`: Reka Edge",
+    models={"reka-edge": "[llama.cpp] Reka-Edge"},
+    fine_tunes={},
+    alike={},
+    thoughts=NO_THOUGHTS,
+)
+
+
+# -- Step --------------------------------------------------------------------------------------------------------------
+# StepFun's Step: version 3 writes `invoke` tags within DeepSeek-like markers, version 3.5 writes as Qwen3-Coder.
+
+_MARKUP = Markup(tags=("steptml:",))
+
+_STEPS = Slots(
+    open="<｜tool_calls_begin｜>\n",
+    call='<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{name}">{slots}</steptml:invoke>'
+    "<｜tool_call_end｜>",
+    slot='<steptml:parameter name="{key}">{value}</steptml:parameter>',
+    close="\n<｜tool_calls_end｜>",
+    prefix="steptml:",
+    noise=("<｜tool_call_begin｜>", "<｜tool_call_end｜>", "function<｜tool_sep｜>", "<｜tool_sep｜>"),
+)
+
+_STEP_OPENERS = (shared(_STEPS.trigger, _STEPS, ""),)
+
+# https://huggingface.co/stepfun-ai/step3
+STEP3 = Family(
+    name="step3",
+    about='`<steptml:invoke name="f">` within `<｜tool_calls_begin｜>`: Step 3',
+    models={"step3": "[sglang] step3"},
+    calls=_STEPS,
+    auto_openers=_STEP_OPENERS,
+    markup=_MARKUP,
+    prompt="""\
+# Tools
+You may call one or more tools to assist with the user query. You are provided with tool schemas within \
+<tools></tools> XML tags:
+<tools>
+{tools}
+</tools>
+When making tool calls, use XML format to invoke tools and pass parameters:
+<｜tool_calls_begin｜>
+<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="tool_name0">\
+<steptml:parameter name="parameter_name0">[parameter value]</steptml:parameter>...</steptml:invoke><｜tool_call_end｜>
+<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="tool_name1">\
+<steptml:parameter name="parameter_name1">[parameter value]</steptml:parameter>...</steptml:invoke><｜tool_call_end｜>
+<｜tool_calls_end｜>
+Note:
+* You can invoke one or more tools in parallel.
+* Each tool call must be complete and self-contained.""",
+    tool=function,
+    answer=f"the calls between {_STEPS.trigger} and {_STEPS.closers[0]}",
+    noun="tool",
+    special_tokens=True,
+)
+
+# https://huggingface.co/stepfun-ai/Step-3.5-Flash (llama.cpp: models/templates/StepFun3.7-Flash.jinja)
+STEP3P5 = Family(
+    name="step3p5",
+    about="as `qwen3_coder`: Step 3.5 and 5",
+    models={
+        "step3.[5-9]": "[llama.cpp] StepFun3.7-Flash",
+        "step5": "no template is published yet; the engines' code for it is made of Step 3.5's",
+    },
+    calls=FUNCTIONS,
+    auto_openers=_FUNCTION_OPENERS,
+    markup=_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] StepFun3.5-Flash",
+        opened={"step3.[5-9]": "[llama.cpp] StepFun3.5-Flash"},
+        before="<think>\n",
+        after="\n</think>\n",
+    ),
+    prompt=_FUNCTION_PROMPT % (" in JSONSchema format", ""),
+    tool=function,
+    results=between_tags("<tool_response>", "</tool_response>", between=""),
+    trigger=_FUNCTION_TRIGGER,
+)
+
+
+# -- Seed OSS ----------------------------------------------------------------------------------------------------------
+# ByteDance's Seed OSS: Qwen3-Coder's tags within its own `<seed:tool_call>`.
+
+_FUNCTIONS = Slots(
+    call="<seed:tool_call>\n<function={name}>\n{slots}</function>\n</seed:tool_call>",
+    slot="<parameter={key}>{value}</parameter>\n",
+    name_in_slot=True,
+    noise=("</function_invocation>",),
+    style="qwen_xml",
+)
+_NEVER_USED = "think_never_used_51bce0c785ca2f68081bfa7d91973934"  # Seed 1.6 and later
+
+# https://huggingface.co/ByteDance-Seed/Seed-OSS-36B-Instruct: the variant of its template that lists tools as JSON.
+SEED_OSS = Family(
+    name="seed_oss",
+    about="`<function=f>` and `<parameter=x>` within `<seed:tool_call>`: Seed OSS",
+    models={"seed-oss": "[llama.cpp] ByteDance-Seed-OSS"},
+    calls=_FUNCTIONS,
+    markup=Markup(
+        reasoning=((f"<{_NEVER_USED}>", f"</{_NEVER_USED}>"),),
+        ends=("<seed:eos>",),
+        tags=("seed:", "think_never_used_"),
+    ),
+    thoughts=between("<seed:think>", "</seed:think>"),
+    prompt="""\
+Tool List:
+You are authorized to use the following tools (described in JSON Schema format). Before performing any task, you must \
+decide how to call them based on the descriptions and parameters of these tools.
+[{tools}]
+
+工具调用请遵循如下格式:
+<seed:tool_call>
+<function=example_function_name>
+<parameter=example_parameter_1>value_1</parameter>
+<parameter=example_parameter_2>This is the value for the second parameter
+that can span
+multiple lines</parameter>
+</function>
+</seed:tool_call>""",
+    tool=function,
+    between=", ",
+    noun="tool",
+    special_tokens=True,
+)
+
+
+# -- LongCat -----------------------------------------------------------------------------------------------------------
+# Meituan's LongCat: JSON objects, or since 2026 keys and values in tags, within its own `<longcat_tool_call>`.
+
+_TAG = "longcat_tool_call"
+_SLOTS = Slots(
+    call=f"<{_TAG}>{{name}}{{slots}}</{_TAG}>",
+    slot="<longcat_arg_key>{key}</longcat_arg_key><longcat_arg_value>{value}</longcat_arg_value>",
+    between="",
+    bare=True,
+)
+
+_JSON = Json(call=f"<{_TAG}>\n{CALL}\n</{_TAG}>", between="")
+_OPENER = _SLOTS.opener((r"[{\[`\"']", _JSON))  # the tags: since the models of 2026
+
+
+def _longcat_tool(tool: Tool) -> str:
+    described = escaping.describe(tool)
+    schema = escaping.as_data(escaping.dump_indented(described["parameters"], indent=2))
+    text = escaping.neutralise(tool.description)
+    return f"#### Tool name: {tool.name}\n\nDescription: {text}\n\nInputSchema: \n{schema}"
+
+
+# https://huggingface.co/meituan-longcat/LongCat-Flash-Chat (model card, "ToolCall")
+LONGCAT = Family(
+    name="longcat",
+    about="JSON objects within `<longcat_tool_call>` tags: LongCat Flash",
+    models={"longcat": "[vllm] longcat"},
+    calls=_JSON,
+    auto_openers=(_OPENER,),
+    fallback=reading.BARE_JSON,
+    markup=Markup(
+        ends=("</longcat_s>",),
+        tags=("longcat_",),
+    ),
+    thoughts=between("<longcat_think>", "</longcat_think>"),
+    prompt=f"""\
+## Tools
+You have access to the following tools:\x20
+
+### Tool namespace: function
+
+{{tools}}
+
+**Note**: For each function call, return a json object with function name and arguments within \
+<{_TAG}></{_TAG}> XML tags as follows:
+<{_TAG}>
+{{"name": <function-name>, "arguments": <args-dict>}}
+</{_TAG}>
+When multiple functions need to be called simultaneously, each function call should be wrapped in its own \
+<{_TAG}> tag and placed consecutively. For example:
+<{_TAG}>
+{{"name": <function-name>, "arguments": <args-dict>}}
+</{_TAG}><{_TAG}>
+{{"name": <function-name>, "arguments": <args-dict>}}
+</{_TAG}>""",
+    tool=_longcat_tool,
+    between="\n\n",
+    special_tokens=True,
+)
+
+
+# -- ERNIE -------------------------------------------------------------------------------------------------------------
+# Baidu's ERNIE: calls as Hermes has them, answers between tags.
+
+# The list and the outputs' tags are the template's; it does not say how to call.
+# https://huggingface.co/baidu/ERNIE-4.5-21B-A3B-Thinking
+ERNIE45 = Family(
+    name="ernie45",
+    about="JSON objects within `<tool_call>` tags: ERNIE 4.5",
+    models={"ernie4.5": "[card] ERNIE-4.5-21B-A3B-Thinking: its parsers"},
+    calls=TOOL_CALL,
+    auto_openers=(TOOL_CALL_JSON,),
+    own_openers=tuple(map(ignored, ("<response>", "</response>"))),
+    fallback=reading.BARE_JSON,
+    markup=Markup(stops=("<tool_output>",), ends=("<|end_of_sentence|>",)),
+    prompt="""\
+<tool_list>
+[{tools}]
+</tool_list>
+
+To call a tool, answer with its name and arguments within <tool_call></tool_call> tags, for example:
+{example}""",
+    tool=function,
+    between=", ",
+    results=between_tags("<tool_output>\n", "\n</tool_output>"),
+    noun="tool",
+)

@@ -24,7 +24,7 @@ from ...tool_names import meant_by
 from .. import markup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 
 _IN_TAG = r"[^\s<=]"
@@ -246,7 +246,7 @@ def _escaped(match: re.Match[str]) -> str:
     return f"\\u{ord(opening):04x}{match[0][1:]}" if opening in "<[>|" or not opening.isascii() else match[0]
 
 
-_PLACEHOLDER = re.compile(r"\{(tools|example)\}")
+_PLACEHOLDER = re.compile(r"\{(tools|example|several)\}")
 
 
 def fill(layout: str, parts: Mapping[str, str]) -> str:
@@ -313,17 +313,6 @@ def arguments_json(arguments: str) -> str:
     except (msgspec.DecodeError, RecursionError):
         return dump(arguments)
     return text
-
-
-def call_json(call: ToolCall) -> str:
-    """The call as `{"name": "f", "arguments": {…}}`."""
-    return f'{{"name": {dump(call.name)}, "arguments": {arguments_json(call.arguments)}}}'
-
-
-def fenced_calls(calls: Sequence[ToolCall]) -> str:
-    """The calls as one block of the format `json`: what every format reads, and where a family's own syntax ends."""
-    entries = ", ".join(map(call_json, calls))
-    return f'```json\n{{"tool_calls": [{entries}]}}\n```'
 
 
 EXAMPLE = ToolCall("TOOL_NAME", '{"ARGUMENT": "VALUE"}')

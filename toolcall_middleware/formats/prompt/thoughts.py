@@ -59,9 +59,9 @@ class Thoughts:
         return f"{turn}{rest}" if rest.startswith("<") else f"{turn}{self.text}{rest}"
 
 
-def between(tags: tuple[str, str]) -> Thoughts:
+def between(opening: str, close: str) -> Thoughts:
     """The reasoning of a family that has these tags around it, and reads none of it again."""
-    return Thoughts(tags=OpenedReasoning(*tags))
+    return Thoughts(tags=OpenedReasoning(opening, close))
 
 
 NO_THOUGHTS = Thoughts()

@@ -1,22 +1,33 @@
-"""DeepSeek: a name and JSON between markers (V3, R1, V3.1), or `invoke` tags (V3.2, V4, V4.1).
-
-Sources: the models' chat templates and encoders, and the parsers of vLLM, SGLang and llama.cpp.
-"""
+"""DeepSeek, MiniMax and others that write `<invoke name="f">`."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+from ...model import Tool
 from ...parsing.text.grammar import Opener, beginnings
+from ...parsing.text.reasoning import OpenedReasoning
+from .. import reading
 from ..family import Family
-from ..markup import Markup
+from ..markup import Escape, Markup
 from ..prompt.thoughts import Returned, Thoughts
-from ..prompt.tool_results import between_tags
-from ..prompt.tools_json import function
-from ..syntax.bare_invoke import BARE_INVOKE
+from ..prompt.tool_results import RESULTS_FOLLOW, between_tags, guarded, one_a_line
+from ..prompt.tools_json import definition, function
+from ..prompt.tools_typescript import declared
+from ..syntax.bare_invoke import BARE_INVOKE, invoke
+from ..syntax.function_tags import TOOL_TAG
+from ..syntax.json import CALL, Json
 from ..syntax.named import Named
-from ..syntax.openers import opener, shared
+from ..syntax.nested_xml import Elements
+from ..syntax.openers import fork, ignored, json_calls, opener, shared
+from ..syntax.pythonic import Python, single
 from ..syntax.slots import Slots
+
+# -- DeepSeek ----------------------------------------------------------------------------------------------------------
+# DeepSeek: a name and JSON between markers (V3, R1, V3.1), or `invoke` tags (V3.2, V4, V4.1).
+#
+# Sources: the models' chat templates and encoders, and the parsers of vLLM, SGLang and llama.cpp.
 
 # What V4 and V4.1 write around calls besides, and the mark of each tag in it: they double the bars, and take the tag of
 # one version for that of the other; some gateways make plain bars of them.
@@ -49,7 +60,7 @@ _DSML_V4 = _dsml("｜DSML｜tool_calls", "｜DSML｜", "deepseek_xml")
 _DSML_V41 = _dsml("｜DSML｜ calls", "｜DSML｜ ", "deepseek_v4_1_xml")  # with a space in every tag
 _READ_OTHERS = {wrapper: _dsml(wrapper, mark) for wrapper, mark in _OTHERS.items()}
 # A call whose name is an element: V4 mixes it with the closing tags of its own.
-_ELEMENTS = Slots(
+_DEEPSEEK_ELEMENTS = Slots(
     open="<function>\n",
     call="<name>{name}</name>\n{slots}</｜DSML｜invoke>",
     slot='<parameter name="{key}" string="{kind}">{value}</｜DSML｜parameter>\n',
@@ -57,7 +68,7 @@ _ELEMENTS = Slots(
     prefix="｜DSML｜",
 )
 
-_MARKUP = Markup(
+_DEEPSEEK_MARKUP = Markup(
     stops=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>", "<｜User｜>", "<｜System｜>", "<function_results>"),
     ends=("<｜end▁of▁sentence｜>",),
     # Under a long context V4 leaves out what opens them.
@@ -78,7 +89,7 @@ _V3 = Named(
 )
 _V31 = replace(_V3, call="<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{arguments}<｜tool▁call▁end｜>", between="")
 
-_OPENERS = (
+_DEEPSEEK_OPENERS = (
     *_V3.openers,
     shared(  # Step 3's marker is one of those spellings
         "<｜tool_calls_begin｜>",
@@ -97,8 +108,8 @@ DEEPSEEK_V3 = Family(
         "deepseek-r1": "[vllm] deepseek_v3: R1-0528",
     },
     calls=_V3,
-    auto_openers=_OPENERS,
-    markup=_MARKUP,
+    auto_openers=_DEEPSEEK_OPENERS,
+    markup=_DEEPSEEK_MARKUP,
     # R1's template cuts the reasoning out of earlier turns.
     thoughts=Thoughts(
         opened={
@@ -148,8 +159,8 @@ DEEPSEEK_V31 = Family(
         "deepseek-v3.1": "[vllm] deepseek_v31",
     },
     calls=_V31,
-    auto_openers=_OPENERS,
-    markup=_MARKUP,
+    auto_openers=_DEEPSEEK_OPENERS,
+    markup=_DEEPSEEK_MARKUP,
     prompt="""\
 ## Tools
 You have access to the following tools:
@@ -187,7 +198,7 @@ _DSML_OPENERS = (
     Opener(
         pattern=r"<function>[ \t\r\n]{0,8}(?=<name>)",
         partial=f"(?:{beginnings('<function>', '<name>')})",
-        body=_ELEMENTS,
+        body=_DEEPSEEK_ELEMENTS,
     ),
     *BARE_INVOKE,
 )
@@ -199,7 +210,7 @@ DEEPSEEK_V32 = Family(
     models={"deepseek-v3.2": "[sglang] deepseekv32"},
     calls=DSML,
     auto_openers=_DSML_OPENERS,
-    markup=_MARKUP,
+    markup=_DEEPSEEK_MARKUP,
     thoughts=Thoughts(
         returned=Returned.TURN,
         source="[card] DeepSeek-V3.2, encoding_dsv32.py; [llama.cpp] DeepSeek-V3.2",
@@ -278,7 +289,7 @@ DEEPSEEK_V4 = Family(
     models={"deepseek-v4": "[sglang] deepseekv4"},
     calls=_DSML_V4,
     auto_openers=_DSML_OPENERS,
-    markup=_MARKUP,
+    markup=_DEEPSEEK_MARKUP,
     thoughts=_V4_THOUGHTS,
     prompt=_V4_PROMPT % {"calls": "｜DSML｜tool_calls", "tag": "｜DSML｜"},
     results=_V4_RESULTS,
@@ -298,7 +309,7 @@ DEEPSEEK_V41 = Family(
     },
     calls=_DSML_V41,
     auto_openers=_DSML_OPENERS,
-    markup=_MARKUP,
+    markup=_DEEPSEEK_MARKUP,
     thoughts=_V4_THOUGHTS,
     prompt=_V4_PROMPT % {"calls": "｜DSML｜ calls", "tag": "｜DSML｜ "},
     results=_V4_RESULTS,
@@ -307,4 +318,277 @@ DEEPSEEK_V41 = Family(
     special_tokens=True,
 )
 
-FAMILIES = (DEEPSEEK_V3, DEEPSEEK_V31, DEEPSEEK_V32, DEEPSEEK_V4, DEEPSEEK_V41)
+
+# -- GigaChat ----------------------------------------------------------------------------------------------------------
+# Sber's GigaChat: a JSON object behind a message's head or a token (3), or DeepSeek's tags by another name (3.5).
+
+# A message of its own (3), or a token (3.1).
+_END = "<|message_sep|>"
+_JSON = Json(call=f"<|function_call|>{CALL}", between=f"{_END}\n\n", ends=(_END,))
+
+_SEPARATOR = ignored(_END)
+_GIGACHAT_OPENERS = (
+    Opener(
+        pattern=rf"{re.escape(_END)}[ \t\r\n]{{0,8}}function call<\|role_sep\|>",
+        partial=beginnings(_END, "function call<|role_sep|"),
+        body=_JSON,
+    ),
+    opener("function call<|role_sep|>", _JSON),
+    *_JSON.openers,
+    _SEPARATOR,
+)
+
+# https://huggingface.co/ai-sage/GigaChat3-10B-A1.8B and GigaChat3.1-10B-A1.8B (llama.cpp has both templates). Their
+# template lists the tools as TypeScript; it does not say how to call.
+GIGACHAT3 = Family(
+    name="gigachat3",
+    about="a JSON object behind `<|function_call|>`: GigaChat 3",
+    models={"gigachat3": "[vllm] gigachat3"},
+    calls=_JSON,
+    auto_openers=_GIGACHAT_OPENERS,
+    fallback=reading.BARE_JSON,
+    prompt="""\
+You have access to these functions:
+
+{tools}
+
+To call a function, answer with its name and its arguments in this form:
+{example}
+
+The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.""",
+    tool=declared,
+    between="\n\n",
+    special_tokens=True,
+)
+
+_GIGA_INVOKE = Slots(
+    open="<｜GCML｜tool_calls>\n",
+    call='<｜GCML｜invoke name="{name}">\n{slots}</｜GCML｜invoke>',
+    slot='<｜GCML｜parameter name="{key}" string="{kind}">{value}</｜GCML｜parameter>\n',
+    close="\n</｜GCML｜tool_calls>",
+    prefix="｜GCML｜",
+)
+_GCML_OPENERS = (
+    _GIGA_INVOKE.opener(),
+    opener("<｜GCML｜invoke name=", _GIGA_INVOKE, consume=False),
+    _SEPARATOR,
+)
+
+# https://github.com/sgl-project/sglang (function_call/gigachat35_detector.py) and llama.cpp (models/templates/
+# GigaChat3.5.jinja), where the tools stand as TypeScript: the words are ours.
+GIGACHAT35 = Family(
+    name="gigachat35",
+    about='`<｜GCML｜invoke name="f">` within `<｜GCML｜tool_calls>`: GigaChat 3.5',
+    models={"gigachat3.5": "[sglang] gigachat35"},
+    calls=_GIGA_INVOKE,
+    auto_openers=_GCML_OPENERS,
+    prompt="""\
+# Tools
+
+namespace functions {
+
+{tools}
+
+} // namespace functions
+
+To call functions, answer with a block in this form. The attribute string is "true" for strings, which stand there as \
+they are, and "false" for all other values, which stand there as JSON:
+{example}
+
+"""
+    + RESULTS_FOLLOW,
+    tool=declared,
+    between="\n\n",
+    answer=f"the {_GIGA_INVOKE.trigger} block",
+    special_tokens=True,
+)
+
+
+# -- MiniMax -----------------------------------------------------------------------------------------------------------
+# MiniMax: `invoke` tags (M2), or an element for each argument, every tag behind a mark (M3).
+
+_MINIMAX_INVOKE = Slots(
+    open="<minimax:tool_call>\n",
+    call='<invoke name="{name}">\n{slots}</invoke>',
+    slot='<parameter name="{key}">{value}</parameter>\n',
+    close="\n</minimax:tool_call>",
+    style="minimax_xml",  # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: minimax
+)
+
+_MINIMAX_MARKUP = Markup(
+    stops=("]~b]",),
+    ends=("[e~[", "]<]minimax[>[</tool_call>"),  # M3 ends plain answers with it, too
+    tags=("minimax:", r"\]minimax\[>", r"invoke\s+name\s*=", r"parameter\s+name\s*=", "/(?:invoke|parameter)>"),
+    escapes=(Escape(r"\[", r"e~\["), Escape(r"\]", r"(?:~!?b[\[\]]|![a-z]~\[)")),
+)
+
+
+def _json_tool(tool: Tool) -> str:
+    return f"<tool>{guarded(definition(tool), '</tool>')}</tool>"
+
+
+_MARK = "]<]minimax[>["
+_MINIMAX_ELEMENTS = Elements(mark=_MARK, wrapper="tool_call", style="minimax_m3_xml")  # of the same module
+_NESTED = fork(("", _MINIMAX_ELEMENTS), again=_MINIMAX_ELEMENTS.marker)
+_calls = fork(
+    (r"\{|\[", json_calls(close=_MINIMAX_INVOKE.closers)),
+    (re.escape(_MARK), _NESTED),  # M3 writes the marker of M2 before its own
+    ("", _MINIMAX_INVOKE),
+    undecided=f"(?:{beginnings(_MARK)})?",
+)
+_M2_CALLS = opener(_MINIMAX_INVOKE.trigger, _calls)
+_MINIMAX_OPENERS = (_M2_CALLS, *BARE_INVOKE, TOOL_TAG)
+
+# https://huggingface.co/MiniMaxAI/MiniMax-M2 (llama.cpp: models/templates/unsloth-MiniMax-M2.jinja)
+MINIMAX_M2 = Family(
+    name="minimax_m2",
+    about='`<invoke name="f">` and `<parameter name="x">` within `<minimax:tool_call>`: MiniMax M2',
+    models={"minimax-m2": "[card] MiniMax-M2.5, docs/tool_calling_guide.md: the same syntax as M2"},
+    calls=_MINIMAX_INVOKE,
+    auto_openers=_MINIMAX_OPENERS,
+    markup=_MINIMAX_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.TURN,
+        source="[llama.cpp] MiniMax-M2",
+        opened={"minimax-m2": "[llama.cpp] MiniMax-M2"},
+        before="<think>\n",
+        after="\n</think>\n\n",
+    ),
+    prompt="""\
+# Tools
+You may call one or more tools to assist with the user query.
+Here are the tools available in JSONSchema format:
+
+<tools>
+{tools}
+</tools>
+
+When making tool calls, use XML format to invoke tools and pass parameters:
+
+<minimax:tool_call>
+<invoke name="tool-name-1">
+<parameter name="param-key-1">param-value-1</parameter>
+<parameter name="param-key-2">param-value-2</parameter>
+...
+</invoke>
+</minimax:tool_call>""",
+    tool=_json_tool,
+    results=between_tags("<response>", "</response>"),
+    noun="tool",
+)
+
+_M3_OPENERS = (
+    _M2_CALLS,
+    *_MINIMAX_ELEMENTS.openers,
+    # Without the wrapper around the calls.
+    opener(f"{_MARK}<invoke name=", _MINIMAX_ELEMENTS, consume=False),
+    *BARE_INVOKE,
+)
+
+# https://huggingface.co/MiniMaxAI/MiniMax-M3 (llama.cpp: models/templates/MiniMax-M3.jinja)
+MINIMAX_M3 = Family(
+    name="minimax_m3",
+    about='`<invoke name="f">` and an element for each argument, all behind `]<]minimax[>[`: MiniMax M3',
+    models={"minimax-m3": "[vllm] minimax_m3"},
+    calls=_MINIMAX_ELEMENTS,
+    auto_openers=_M3_OPENERS,
+    markup=_MINIMAX_MARKUP,
+    thoughts=Thoughts(
+        returned=Returned.ALL,
+        source="[llama.cpp] MiniMax-M3",
+        before="<mm:think>",
+        after="</mm:think>",
+        tags=OpenedReasoning("<mm:think>", "</mm:think>"),
+    ),
+    prompt=f"""\
+# Tools
+You may call one or more tools to assist with the user query.
+Here are the tools available in JSONSchema format:
+
+<tools>
+{{tools}}
+</tools>
+
+To call tools, wrap all invocations in a single {_MARK}<tool_call>{_MARK}</tool_call> block. Parameter values \
+containing nested objects or arrays are recursively expanded into XML elements. Example:
+
+{_MARK}<tool_call>
+{_MARK}<invoke name="tool-name-1">{_MARK}<param-1>value-1{_MARK}</param-1>{_MARK}<param-2>{_MARK}<item>\
+{_MARK}<key-a>val-a{_MARK}</key-a>{_MARK}<key-b>val-b{_MARK}</key-b>{_MARK}</item>{_MARK}</param-2>{_MARK}</invoke>
+{_MARK}<invoke name="tool-name-2">{_MARK}<param-1>value-1{_MARK}</param-1>{_MARK}</invoke>
+{_MARK}</tool_call>""",
+    tool=_json_tool,
+    results=between_tags("<response>", "</response>"),
+    answer="the tool call block",
+    noun="tool",
+    special_tokens=True,
+)
+
+
+# -- dots.llm ----------------------------------------------------------------------------------------------------------
+# rednote's dots.llm: `invoke` tags, or JSON, within `<dots_function_call>`.
+
+_DOTS_INVOKE = Slots(
+    open="<dots_function_call>\n",
+    call='<invoke name="{name}">\n{slots}</invoke>',
+    slot='<parameter name="{key}">{value}</parameter>\n',
+    close="\n</dots_function_call>",
+    style="minimax_xml",
+)
+_DOTS_OPENERS = (_DOTS_INVOKE.opener((r"[{\[`]", json_calls(close=_DOTS_INVOKE.closers))),)
+
+# https://github.com/vllm-project/vllm (tests/tool_parsers/test_dots_tool_parser.py); the words are ours.
+DOTS = Family(
+    name="dots",
+    about='`<invoke name="f">` and `<parameter name="x">` within `<dots_function_call>`: dots.llm',
+    models={"dots.llm": "[sglang] dots"},
+    calls=_DOTS_INVOKE,
+    auto_openers=_DOTS_OPENERS,
+    prompt=one_a_line("To call functions, answer with a block in this form", within="functions"),
+    special_tokens=True,
+)
+
+
+# -- Olmo --------------------------------------------------------------------------------------------------------------
+# Ai2's Olmo 3: Python calls, one a line, within `<function_calls>`.
+
+_CALLS = Python(open="<function_calls>\n", between="\n", close="\n</function_calls>", json_words=True, quote=single)
+_OLMO_OPENERS = (
+    shared(
+        _CALLS.marker,
+        fork(
+            (r"[^<\s]", _CALLS),
+            ("<", invoke("function_calls")),
+        ),
+        "",
+    ),
+)
+
+# https://huggingface.co/allenai/Olmo-3-7B-Instruct (vLLM: examples/tool_chat_template_olmo3.jinja)
+OLMO3 = Family(
+    name="olmo3",
+    about="Python calls, one a line, within `<function_calls>`: Olmo 3",
+    models={"olmo3": "[vllm] olmo3"},
+    calls=_CALLS,
+    auto_openers=_OLMO_OPENERS,
+    markup=Markup(tags=("function_(?:call|result|response)",)),
+    prompt="""\
+You have access to the following functions. To call functions, respond with a pythonic function call wrapped in \
+<function_calls></function_calls> XML tags.
+
+For example, to call a function named 'get_weather' with parameters city='New York' and units='celsius', respond with:
+<function_calls>
+get_weather(city='New York', units='celsius')
+</function_calls>
+
+You can call multiple functions by putting each call on a new line within the tags:
+<function_calls>
+function1(param1='value1')
+function2(param2='value2')
+</function_calls>
+
+Here are the available functions:
+<functions>
+{tools}
+</functions>""",
+)

@@ -1,27 +1,27 @@
-"""Meta's Llama: a bare JSON object (3.1 to 3.3), or Python (3.2's small ones, and 4).
-
-Sources: the models' chat templates, and the parsers of vLLM, SGLang and llama.cpp.
-"""
+"""Models that write Python's notation, or their own: Llama, LFM2, Gemma."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...json_schema import compact
-from ...model import Tool, ToolChoice
-from ...parsing.text.grammar import Where
+from ...parsing.calls.fork import read_thought
+from ...parsing.text.grammar import Where, beginnings
 from .. import reading
 from ..base import Constraint
-from ..family import Family, callable_tools
+from ..family import Family
 from ..markup import Escape, Markup
-from ..prompt.tool_results import json_each
+from ..prompt.tool_results import between_tags, json_each
 from ..prompt.tools_json import definition_indented, function_indented
+from ..syntax import gemma
+from ..syntax.gemma import Gemma, responses
 from ..syntax.json import PARAMETERS, Json
 from ..syntax.openers import bare_call, fork, json_calls, opener, pythonic_calls, shared
 from ..syntax.pythonic import Python
-from .functionary import FUNCTION
+from .messages import FUNCTION
 
-_MARKUP = Markup(
+# -- Llama -------------------------------------------------------------------------------------------------------------
+# Meta's Llama: a bare JSON object (3.1 to 3.3), or Python (3.2's small ones, and 4).
+
+_LLAMA_MARKUP = Markup(
     stops=("<|start_header_id|>", "<|header_start|>"),
     ends=("<|eot_id|>", "<|eom_id|>", "<|eot|>"),
     tags=("SYS>>",),
@@ -42,15 +42,6 @@ _PYTHON_TAG = opener(
     ),
 )
 
-
-def _one_object(tools: Sequence[Tool], choice: ToolChoice) -> Constraint | None:
-    """One call: several, with `; ` between them, are no JSON."""
-    callable_now = callable_tools(tools, choice)
-    if not choice.must_call or not callable_now:
-        return None
-    return Constraint("tool_call", compact.call_schema(callable_now, arguments="parameters"))
-
-
 # https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/
 # (vLLM: examples/tool_chat_template_llama3.1_json.jinja)
 LLAMA3_JSON = Family(
@@ -68,7 +59,7 @@ LLAMA3_JSON = Family(
         bare_call('"type"', ":", '"function"'),
         FUNCTION,  # where a prompt asks for it
     ),
-    markup=_MARKUP,
+    markup=_LLAMA_MARKUP,
     prompt="""\
 You have access to the following functions. To call a function, please respond with JSON for a function call.
 Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}. Do not use \
@@ -82,7 +73,8 @@ natural language. When you receive a function's output, use it to format an answ
     between="\n\n",
     results=json_each('{"output": ', "}"),
     answer="the JSON of the function call",
-    constrain=_one_object,
+    # One call: several, with `; ` between them, are no JSON.
+    constrain=lambda tools, _: Constraint("tool_call", compact.call_schema(tools, arguments="parameters")),
 )
 
 _LIST = shared(
@@ -108,7 +100,7 @@ PYTHONIC = Family(
     calls=Python(),
     auto_openers=(_LIST,),
     fallback=_JSON,
-    markup=_MARKUP,
+    markup=_LLAMA_MARKUP,
     prompt=f"""\
 You have access to functions. If you decide to invoke any of the function(s), you MUST put it in the format of
 {_FORM}
@@ -142,7 +134,7 @@ LLAMA4_PYTHONIC = Family(
     auto_openers=(_PYTHON_START, _LIST),
     own_openers=(reading.LAST_PYTHON,),  # it explains itself before the list
     fallback=_JSON,
-    markup=_MARKUP,
+    markup=_LLAMA_MARKUP,
     prompt="""\
 You can answer general questions using your internal knowledge OR invoke functions when necessary. Follow these strict \
 guidelines:
@@ -177,4 +169,105 @@ Here is a list of functions in JSON format that you can invoke:
     special_tokens=True,
 )
 
-FAMILIES = (LLAMA3_JSON, PYTHONIC, LLAMA4_PYTHONIC)
+
+# -- LFM2 --------------------------------------------------------------------------------------------------------------
+# Liquid's LFM2: a Python list of calls between two tokens.
+
+_CALLS = Python(open="<|tool_call_start|>[", close="]<|tool_call_end|>", echoed=True)
+
+_OPENERS = (
+    opener(
+        _CALLS.marker,
+        fork(
+            (r"\[?[ \t\r\n]*\{", json_calls(close=_CALLS.closers)),
+            (r"\[", _CALLS),
+            (r"\d{0,8}[A-Za-z_][\w.]{0,200}\(", pythonic_calls(brackets=False, close=_CALLS.closers)),
+            undecided=r"\[?[ \t\r\n]*|\d{0,8}[A-Za-z_][\w.]{0,200}|\d{1,8}",
+        ),
+    ),
+)
+
+# https://huggingface.co/LiquidAI/LFM2-1.2B ("Tool use")
+LFM2 = Family(
+    name="lfm2",
+    about="a Python list of calls between `<|tool_call_start|>` and `<|tool_call_end|>`: LFM2",
+    models={"lfm2": '[card] LFM2, "Tool use"'},
+    calls=_CALLS,
+    auto_openers=_OPENERS,
+    markup=Markup(stops=("<|tool_response_start|>",)),
+    prompt="""\
+List of tools: <|tool_list_start|>[{tools}]<|tool_list_end|>
+
+To call tools, answer with a Python list of calls between <|tool_call_start|> and <|tool_call_end|>, for example:
+{example}""",
+    between=", ",
+    results=between_tags("<|tool_response_start|>", "<|tool_response_end|>", between=""),
+    noun="tool",
+    special_tokens=True,
+)
+
+
+# -- Gemma -------------------------------------------------------------------------------------------------------------
+# Google's Gemma: a notation of its own, with strings between two equal markers.
+
+_GEMMA_MARKUP = Markup(
+    stops=("<start_of_turn>", "<start_function_response>", "<|tool_response>", "<|turn>"),
+    ends=("<end_of_turn>", "<turn|>", "<eos>"),
+    tags=(
+        r"[a-z_]{1,32}\|>",  # <tool_call|>, <channel|>: Gemma 4's closing shape
+        r"(?:start|end)_(?:function_\w+|of_turn)>",
+        "escape>",
+    ),
+)
+
+_function = Gemma(mark="<escape>", open="<start_function_call>", close="<end_function_call>")
+
+# https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices
+FUNCTIONGEMMA = Family(
+    name="functiongemma",
+    about="`call:f{x:…}` between `<start_function_call>` and `<end_function_call>`: FunctionGemma",
+    fine_tunes={"functiongemma": "[vllm] functiongemma"},
+    calls=_function,
+    own_openers=gemma.bare_calls(_function),
+    markup=_GEMMA_MARKUP,
+    # The first words are the template's; what follows them stands there without a space.
+    prompt="You are a model that can do function calling with the following functions{tools}",
+    tool=lambda tool: f"<start_function_declaration>{_function.declaration(tool)}<end_function_declaration>",
+    between="",
+    results=responses(_function, "<start_function_response>", "<end_function_response>"),
+    answer="the function call",
+    special_tokens=True,
+)
+
+_gemma4 = Gemma(mark='<|"|>', open="<|tool_call>", close="<tool_call|>", inner='"')
+_GEMMA4_BARE = gemma.bare_calls(_gemma4)
+_GEMMA4_OPENERS = (
+    *_gemma4.openers,
+    # A slip in the marker, with which the arguments are often JSON in parentheses.
+    shared("<|tool_call|>", _gemma4, "call:", undecided=f"(?:{beginnings('call:')})?"),
+    _GEMMA4_BARE[0],
+    opener("<|channel>thought", lambda c: read_thought(c, "<channel|>")),
+)
+
+# https://huggingface.co/google/gemma-4-31B-it (llama.cpp: models/templates/gemma4.jinja); it does not say how to call.
+# No structural tag: xgrammar has no style for this notation, and JSON in its place is not what the models write.
+GEMMA4 = Family(
+    name="gemma4",
+    about="`call:f{x:…}` between `<|tool_call>` and `<tool_call|>`: Gemma 4",
+    models={"gemma4": "[llama.cpp] gemma4"},
+    calls=_gemma4,
+    auto_openers=_GEMMA4_OPENERS,
+    own_openers=_GEMMA4_BARE,
+    markup=_GEMMA_MARKUP,
+    prompt="""\
+{tools}
+
+To call a tool, answer in this form:
+{example}""",
+    tool=lambda tool: f"<|tool>{_gemma4.declaration(tool)}<tool|>",
+    between="",
+    results=responses(_gemma4, "<|tool_response>", "<tool_response|>"),
+    answer="the tool call",
+    noun="tool",
+    special_tokens=True,
+)

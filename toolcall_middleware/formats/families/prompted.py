@@ -1,27 +1,116 @@
-"""Dialects that no model was trained on: what models write that learned to call tools from prompts and examples.
-
-`auto` reads them where the tool is offered and the form is unmistakable: each of them first on its line, outside of
-code, or (JSON) as the whole answer or the last of it.
-"""
+"""Formats that no model was trained on: `json`, ours, and what models write that learned to call tools from prompts."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+from ...json_schema.compact import calls_schema
 from ...parsing.calls.json_calls import JsonCallSyntax, read_json
 from ...parsing.calls.literal_calls import PythonicSyntax, read_python
 from ...parsing.calls.named_calls import read_react
 from ...parsing.patterns import PYTHON_NAME
 from ...parsing.text.grammar import Opener, Where
 from .. import reading
-from ..family import Family
+from ..base import Constraint
+from ..family import FENCED, Family
 from ..markup import Escape, Markup
 from ..prompt.tool_results import one_a_line
+from ..prompt.tools_signatures import form, signature
 from ..syntax.function_tags import FREE_TOOL_TAG, NAME, TOOL_TAG
 from ..syntax.json import Json
 from ..syntax.named import Named
+from ..syntax.openers import json_calls, opener, shared
 from ..syntax.pythonic import Python
 from ..syntax.slots import Slots
+
+# -- json ------------------------------------------------------------------------------------------------------------
+# A block marked as `json` that holds `{"tool_calls": [{"name": "lookup", "arguments": {"city": "Paris"}}]}`. Ours, for
+# models that know no tool syntax of their own: small models follow a fenced JSON block far better than tags that they
+# were not trained on.
+
+_TOOLS = """\
+# Tools
+
+You can call the tools below. %s
+
+{tools}
+
+To call a tool, answer with a JSON code block in exactly this form (this example shows the form only; take the real \
+values from the conversation):
+
+{example}
+
+{several} The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.
+When no tool fits, or when you already know the answer, answer in plain text without a "tool_calls" block."""
+
+_SAMPLED = "Each tool has its name, its arguments with their types, what it does, and a sample call."
+_SIGNATURES = (
+    "Each entry is one tool: its name, its arguments with their types (one with ? may be left out), and what it does."
+)
+
+_LIST = shared(
+    "[",
+    json_calls(bare=True),
+    r"\[[ \t\r\n]*\{",
+    undecided=r"\[[ \t\r\n]*",
+    where=Where.START,
+    consume=False,
+    as_last=(reading.LAST_LIST,),
+)
+# LM Studio's own protocol for models that know none, where LM Studio does not read it itself.
+# https://lmstudio.ai/docs/developer/openai-compat/tools
+_REQUEST = opener("[TOOL_REQUEST]", json_calls(close=("[END_TOOL_REQUEST]",)))
+
+# A third fewer tokens for the tools, and fewer right calls (tests/bench/README.md).
+BRIEF = Family(
+    name="json",
+    about="A fenced JSON block that holds `tool_calls`.",
+    # Models that were trained on no syntax, named for a family that was.
+    fine_tunes={
+        "deepseek-r1:[1378]": "Ollama's tags: all but 671b are distillates",
+        "deepseek-r1-0528-qwen": "one, too",
+        "deepseek-r1-distill": '[card] templates without tools; [llama.cpp] "reluctant to call any tools"',
+    },
+    calls=FENCED,
+    # In `auto`, Python's calls begin with the bracket of a bare list.
+    auto_openers=(
+        *reading.LISTED_JSON,
+        reading.BARE_OBJECT,
+        _LIST,
+        _REQUEST,
+        reading.LAST_LINE,
+        reading.LAST_LINE_LIST,
+    ),
+    own_openers=reading.BARE_JSON,
+    fallback=(),
+    # The rest of its own is everybody's: markup.COMMON.
+    markup=Markup(escapes=(Escape(r"\[", r"(?:END_)?TOOL_REQUEST\]"),)),
+    prompt=_TOOLS % _SIGNATURES,
+    tool=signature,
+    several='To call several tools at once, put several entries into the "tool_calls" list of one block.',
+    one='Call at most one tool in an answer: the "tool_calls" list has one entry.',
+    answer='a "tool_calls" block',
+    noun="tool",
+    trigger="",
+    constrain=lambda tools, parallel: Constraint("tool_calls", calls_schema(tools, parallel=parallel)),
+)
+# Of the forms that were measured small models follow this one best (tests/bench/README.md).
+JSON = replace(
+    BRIEF,
+    prompt=_TOOLS % _SAMPLED,
+    tool=lambda tool: f"## {tool.name}\n{signature(tool)}\n{form(tool)}",
+    between="\n\n",
+    brief=BRIEF,
+)
+# For requests that offer nothing: history as `json` writes it, and nothing is read from the answer but its reasoning.
+PLAIN = replace(JSON, name="plain", auto_openers=(), own_openers=())
+
+# -- dialects ---------------------------------------------------------------------------------------------------------
+# Dialects that no model was trained on: what models write that learned to call tools from prompts and examples.
+#
+# `auto` reads them where the tool is offered and the form is unmistakable: each of them first on its line, outside of
+# code, or (JSON) as the whole answer or the last of it.
 
 _WS = r"[ \t]{0,8}"
 _LINE = r"\r?\n[ \t\r\n]{0,8}"
@@ -169,5 +258,3 @@ TOOL_TAGS = Family(
     answer="the tool's tag",
     noun="tool",
 )
-
-FAMILIES = (REACT, ACTION_JSON, FUNCTION_CALL, TOOL_CODE, TOOL_TAGS)
