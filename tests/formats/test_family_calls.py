@@ -14,7 +14,7 @@ import pytest
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.family import Family
-from toolcall_middleware.formats.syntax import round_trip
+from toolcall_middleware.formats.syntax import shape
 from toolcall_middleware.model import Tool, ToolCall, ToolResult, ToolSet
 
 from ..parsing.streams import Call, calls_in, cut_at, read, text_in
@@ -201,11 +201,11 @@ def test_what_does_not_come_back_is_told() -> None:
     fmt = registry.get("hermes")
     assert isinstance(fmt, Family)
     call = ToolCall("f", '{"x": "1"}')
-    assert round_trip.comes_back(fmt.render_calls([call]), call, fmt.openers)
+    assert shape.comes_back(fmt.render_calls([call]), call, fmt.openers)
     for text in ("f", fmt.render_calls([call, call]), fmt.render_calls([call]) + "x", fmt.render_calls([call])[:30]):
-        assert not round_trip.comes_back(text, call, fmt.openers)
-    assert not round_trip.comes_back(fmt.render_calls([ToolCall("f", '{"x": "2"}')]), call, fmt.openers)
-    for size, is_own in ((1000, True), (round_trip.MAX_READ_BACK, False)):
+        assert not shape.comes_back(text, call, fmt.openers)
+    assert not shape.comes_back(fmt.render_calls([ToolCall("f", '{"x": "2"}')]), call, fmt.openers)
+    for size, is_own in ((1000, True), (shape.MAX_READ_BACK, False)):
         written = registry.get("qwen3_coder").render_calls(
             [ToolCall("f", json.dumps({"x": "</parameter> " + "x" * size}))]
         )

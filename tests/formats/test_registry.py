@@ -20,8 +20,8 @@ from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.families import prompted
 from toolcall_middleware.formats.family import Family
 from toolcall_middleware.formats.prompt import escaping
-from toolcall_middleware.formats.syntax.function_tags import FUNCTIONS
-from toolcall_middleware.formats.syntax.openers import json_calls, opener, shared
+from toolcall_middleware.formats.syntax.shape import json_calls, opener, shared
+from toolcall_middleware.formats.syntax.slots import FUNCTIONS
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.parsing.events import Stop
 
@@ -175,7 +175,6 @@ def test_every_declared_family_is_listed_once() -> None:
 
 
 PRIVATE = """
-from toolcall_middleware.formats.families import prompted
 from toolcall_middleware.formats.family import Family
 from toolcall_middleware.formats.markup import Markup
 from toolcall_middleware.formats.syntax.json import CALL, Json

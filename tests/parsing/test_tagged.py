@@ -10,8 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.formats.families import glm, invoke, qwen
-from toolcall_middleware.formats.syntax.function_tags import FUNCTIONS
-from toolcall_middleware.formats.syntax.slots import slot_calls
+from toolcall_middleware.formats.syntax.slots import FUNCTIONS, slot_calls
 from toolcall_middleware.parsing.cursor import Make
 
 from .bodies import Reader, hostile, opener, started

@@ -11,9 +11,8 @@ from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 from ..parsing.text.grammar import Opener
 from . import markup, models, reading
 from .base import Constraint, ParserOptions, StreamParser, ToolFormat
-from .syntax.openers import SharedOpener, fork
-from .syntax.openers import opener as declared
-from .syntax.round_trip import Rendered, reads
+from .syntax.shape import Rendered, SharedOpener, fork, reads
+from .syntax.shape import opener as declared
 
 if TYPE_CHECKING:
     from .family import Family

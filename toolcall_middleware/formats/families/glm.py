@@ -14,11 +14,9 @@ from ..markup import Escape, Markup
 from ..prompt.thoughts import Returned, Thoughts, between
 from ..prompt.tool_results import Write, between_tags, one_a_line
 from ..prompt.tools_json import function
-from ..syntax.bare_invoke import NO_INVOKE
-from ..syntax.function_tags import TOOL_TAG
 from ..syntax.json import Json
-from ..syntax.openers import fork, ignored, json_calls, opener, shared
-from ..syntax.slots import Slots
+from ..syntax.shape import fork, ignored, json_calls, opener, shared
+from ..syntax.slots import NO_INVOKE, TOOL_TAG, Slots
 
 # -- GLM ---------------------------------------------------------------------------------------------------------------
 # Z.ai's GLM: the name, then keys and values, each in a tag, within `<tool_call>`.

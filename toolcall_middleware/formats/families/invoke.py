@@ -15,14 +15,10 @@ from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import RESULTS_FOLLOW, between_tags, guarded, one_a_line
 from ..prompt.tools_json import definition, function
 from ..prompt.tools_typescript import declared
-from ..syntax.bare_invoke import BARE_INVOKE, invoke
-from ..syntax.function_tags import TOOL_TAG
-from ..syntax.json import CALL, Json
-from ..syntax.named import Named
-from ..syntax.nested_xml import Elements
-from ..syntax.openers import fork, ignored, json_calls, opener, shared
-from ..syntax.pythonic import Python, single
-from ..syntax.slots import Slots
+from ..syntax.json import CALL, Json, Named
+from ..syntax.literals import Elements, Python, single
+from ..syntax.shape import fork, ignored, json_calls, opener, shared
+from ..syntax.slots import BARE_INVOKE, TOOL_TAG, Slots, invoke
 
 # -- DeepSeek ----------------------------------------------------------------------------------------------------------
 # DeepSeek: a name and JSON between markers (V3, R1, V3.1), or `invoke` tags (V3.2, V4, V4.1).

@@ -21,7 +21,7 @@ from ..prompt.tool_results import RESULTS_FOLLOW, between_tags, json_each, json_
 from ..prompt.tools_json import function, function_indented
 from ..prompt.tools_typescript import declared
 from ..syntax.json import CALL, PARAMETERS, TOOL_CALL, TOOL_CALL_JSON, Json
-from ..syntax.openers import ignored, opener
+from ..syntax.shape import ignored, opener
 from .named import MISTRAL_OPENERS
 
 # -- Granite -----------------------------------------------------------------------------------------------------------

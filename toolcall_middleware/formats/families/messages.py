@@ -20,8 +20,8 @@ from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import one_a_line
 from ..prompt.tools_json import definition
 from ..prompt.tools_typescript import declared
-from ..syntax.named import Named
-from ..syntax.openers import opener
+from ..syntax.json import Named
+from ..syntax.shape import opener
 from ..syntax.slots import Slots, attribute, begun, heads, slot_calls
 
 # -- gpt-oss -----------------------------------------------------------------------------------------------------------

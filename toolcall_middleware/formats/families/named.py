@@ -16,10 +16,8 @@ from ..prompt import escaping
 from ..prompt.thoughts import Returned, Thoughts, between
 from ..prompt.tool_results import RESULTS_FOLLOW, as_json, one_a_line, said
 from ..prompt.tools_json import definition, function
-from ..syntax.json import CALL, Json
-from ..syntax.named import Named
-from ..syntax.openers import fork, ignored, opener
-from ..syntax.shape import short_id
+from ..syntax.json import CALL, Json, Named
+from ..syntax.shape import fork, ignored, opener, short_id
 from ..syntax.slots import Slots, slot_calls
 
 # -- Mistral -----------------------------------------------------------------------------------------------------------

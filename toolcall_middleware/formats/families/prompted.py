@@ -17,12 +17,10 @@ from ..family import FENCED, Family
 from ..markup import Escape, Markup
 from ..prompt.tool_results import one_a_line
 from ..prompt.tools_signatures import form, signature
-from ..syntax.function_tags import FREE_TOOL_TAG, NAME, TOOL_TAG
-from ..syntax.json import Json
-from ..syntax.named import Named
-from ..syntax.openers import json_calls, opener, shared
-from ..syntax.pythonic import Python
-from ..syntax.slots import Slots
+from ..syntax.json import Json, Named
+from ..syntax.literals import Python
+from ..syntax.shape import json_calls, opener, shared
+from ..syntax.slots import FREE_TOOL_TAG, NAME, TOOL_TAG, Slots
 
 # -- json ------------------------------------------------------------------------------------------------------------
 # A block marked as `json` that holds `{"tool_calls": [{"name": "lookup", "arguments": {"city": "Paris"}}]}`. Ours, for

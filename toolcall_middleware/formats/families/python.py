@@ -11,11 +11,9 @@ from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.tool_results import between_tags, json_each
 from ..prompt.tools_json import definition_indented, function_indented
-from ..syntax import gemma
-from ..syntax.gemma import Gemma, responses
 from ..syntax.json import PARAMETERS, Json
-from ..syntax.openers import bare_call, fork, json_calls, opener, pythonic_calls, shared
-from ..syntax.pythonic import Python
+from ..syntax.literals import Gemma, Python, bare_calls, responses
+from ..syntax.shape import bare_call, fork, json_calls, opener, pythonic_calls, shared
 from .messages import FUNCTION
 
 # -- Llama -------------------------------------------------------------------------------------------------------------
@@ -228,7 +226,7 @@ FUNCTIONGEMMA = Family(
     about="`call:f{x:…}` between `<start_function_call>` and `<end_function_call>`: FunctionGemma",
     fine_tunes={"functiongemma": "[vllm] functiongemma"},
     calls=_function,
-    own_openers=gemma.bare_calls(_function),
+    own_openers=bare_calls(_function),
     markup=_GEMMA_MARKUP,
     # The first words are the template's; what follows them stands there without a space.
     prompt="You are a model that can do function calling with the following functions{tools}",
@@ -240,7 +238,7 @@ FUNCTIONGEMMA = Family(
 )
 
 _gemma4 = Gemma(mark='<|"|>', open="<|tool_call>", close="<tool_call|>", inner='"')
-_GEMMA4_BARE = gemma.bare_calls(_gemma4)
+_GEMMA4_BARE = bare_calls(_gemma4)
 _GEMMA4_OPENERS = (
     *_gemma4.openers,
     # A slip in the marker, with which the arguments are often JSON in parentheses.

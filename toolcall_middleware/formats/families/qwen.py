@@ -13,11 +13,9 @@ from ..prompt import escaping
 from ..prompt.thoughts import NO_THOUGHTS, Returned, Thoughts, between
 from ..prompt.tool_results import between_tags
 from ..prompt.tools_json import function
-from ..syntax.bare_invoke import NO_INVOKE
-from ..syntax.function_tags import FUNCTIONS, TOOL_TAG
 from ..syntax.json import CALL, TOOL_CALL, TOOL_CALL_JSON, Json
-from ..syntax.openers import fork, ignored, json_calls, opener, shared
-from ..syntax.slots import Slots
+from ..syntax.shape import fork, ignored, json_calls, opener, shared
+from ..syntax.slots import FUNCTIONS, NO_INVOKE, TOOL_TAG, Slots
 
 # -- MiniCPM -----------------------------------------------------------------------------------------------------------
 # OpenBMB's MiniCPM: tags whose names are attributes, and XML's own entities and sections in them.

@@ -1,25 +1,33 @@
-r"""Calls written as JSON, alone or in a list, each declared once as it is written.
+r"""Calls whose arguments are one JSON object: JSON alone or in a list, or a name and then JSON. Each form is declared
+once as it is written. Arguments are written verbatim.
 
     HERMES = Json(call=f"<tool_call>\n{CALL}\n</tool_call>")
     JAMBA = Json(open="<tool_calls>[", between=", ", close="]</tool_calls>")
+    KIMI_K2 = Named(
+        open="<|tool_calls_section_begin|>",
+        call="<|tool_call_begin|>functions.{name}:{number}<|tool_call_argument_begin|>{arguments}<|tool_call_end|>",
+        close="<|tool_calls_section_end|>",
+    )
 
-Arguments are written verbatim. White space in a layout is written as it is and optional when read.
+White space in a layout of `Json` is written as it is and optional when read. `Named` cannot write a name that holds
+white space, quotes or brackets.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...model import ToolCall
 from ...parsing.calls.json_calls import JsonCallSyntax, read_json
+from ...parsing.calls.named_calls import NamedSyntax, read_named
 from ...parsing.cursor import Cursor, Steps
+from ...parsing.patterns import TOOL_NAME
 from ...parsing.text.grammar import Opener, beginnings
 from ..prompt.escaping import arguments_json
-from .openers import opener, shared
-from .shape import TAG, Shape, WriteCalls, filled
+from .shape import TAG, CannotWrite, Shape, filled, in_words, opener, shared
 
 CALL = '{"name": "{name}", "arguments": {arguments}}'
 """A call as most families write it."""
@@ -35,14 +43,10 @@ class Json(Shape):
     """How a family writes calls. Holes of `call`: see `filled`."""
 
     call: str = CALL
-    open: str = ""
-    """Before all calls of a turn; its bracket opens a list."""
+    open: str = ""  # its bracket opens a list
     close: str = ""
-    """After them."""
     between: str | None = "\n"
-    """Between two calls. None: a turn has one call at most."""
     first: int = 0
-    """The first call's number."""
     ends: tuple[str, ...] = ()
     """Closing markers that are read and not written."""
 
@@ -92,17 +96,11 @@ class Json(Shape):
         """The reader, after the opening marker."""
         return read_json(c, self.syntax)
 
-    def writer(self, *_: Opener) -> WriteCalls:
-        """Writes calls. Without a marker they are known by their arguments, which have to be an object."""
-        return self._write
-
-    def _write(self, calls: Sequence[ToolCall]) -> str | None:
-        if self.between is None and len(calls) > 1:
-            return None
-        if not self.marker and not all(arguments_json(call.arguments).startswith("{") for call in calls):
-            return None
-        each = (filled(self.call, call, number, quoted=True) for number, call in enumerate(calls, start=self.first))
-        return self.open + (self.between or "").join(each) + self.close
+    def written(self, call: ToolCall, number: int, /) -> tuple[str, bool]:
+        """One call. Without a marker it is known by its arguments, which have to be an object."""
+        if not self.marker and not arguments_json(call.arguments).startswith("{"):
+            raise CannotWrite
+        return filled(self.call, call, number, quoted=True), False
 
     @property
     def trigger(self) -> str:
@@ -150,11 +148,206 @@ class Json(Shape):
     @property
     def around(self) -> str:
         """The markers, in words."""
-        first, last = self._around
-        return f"within {first}{last} tags" if last == f"</{first[1:]}" else f"between {first} and {last}"
+        return in_words(*self._around)
 
 
 TOOL_CALL = Json(call=f"<tool_call>\n{CALL}\n</tool_call>")
-"""Hermes's calls, which many lineages took over."""
+"""Hermes's calls, which many families took over."""
 TOOL_CALL_JSON = TOOL_CALL.shared()
 """The JSON in the tag tells them from those that write something else there."""
+
+
+# -- a name, then JSON -------------------------------------------------------------------------------------------------
+
+Identify = Callable[[str, Callable[[str], bool]], tuple[str, str | None]]
+"""A written name, and whether a name is offered, to (name, id)."""
+
+_PLAIN_TAG = re.compile(r"<[^<>]*>|\[[A-Z_]+\]")
+_WORD = re.compile(r"[\w.]+\Z")
+_SUFFIX = re.compile(r"[\w:.\-]*(?:\{number\})?[\w:.\-]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named(Shape):
+    """How a family writes calls. Holes of `call`: see `filled`."""
+
+    call: str
+    open: str = ""
+    close: str = ""
+    between: str | None = ""
+    first: int = 0
+    through: bool = False
+    """Numbers count through the conversation."""
+    spellings: tuple[str, ...] = ()
+    """Other spellings of `open` that are read."""
+    ends: tuple[str, ...] = ()
+    """Other markers after all calls that are read."""
+    special: bool = False
+    """The opening markers are special tokens: no thought holds them."""
+    alone: bool = False
+    """Each call has the opening marker of its own."""
+    separated: bool = False
+    """What ends a name may not be missing before the arguments' brace."""
+    item_missing: bool = False
+    """What opens the first call may be missing."""
+    noise: bool = False
+    """Text before the first call is none of the answer's."""
+    call_id: tuple[str, str] | None = None
+    """In place of what ends a name: between these an id is read."""
+    reopen: tuple[str, ...] = ()
+    """See `NamedSyntax`."""
+    identify: Identify | None = None
+    """Tells a tool from a written name. None: what the layout has around it is taken off."""
+    objects: bool = False
+    """Only arguments that are an object can be written."""
+    name: re.Pattern[str] = TOOL_NAME
+    """A name that can be written."""
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def parts(self) -> _NamedParts:
+        """The layout, taken apart."""
+        return _NamedParts(self.call)
+
+    @functools.cached_property
+    def syntax(self) -> NamedSyntax:
+        """What the reader needs."""
+        p, separator = self.parts, "{"
+        ends = (*p.name_ends, *(self.call_id or p.call_id or ())[:1], *(() if self.separated else (separator,)))
+        return NamedSyntax(
+            item=() if self.alone else (p.item.strip(),),
+            leading=p.leading,
+            name_ends=tuple(dict.fromkeys(ends)),
+            call_id=self.call_id or p.call_id,
+            typed=p.typed,
+            before=p.before,
+            item_close=p.item_close,
+            close=tuple(filter(None, (self.close.strip(), *self.ends))),
+            item_missing=self.item_missing,
+            noise=self.noise,
+            reopen=self.reopen,
+            identify=self.identify or p.identify,
+        )
+
+    # -- what is derived -----------------------------------------------------------------------------------------------
+
+    def __call__(self, c: Cursor, /) -> Steps[None]:
+        """The reader, after the opening marker."""
+        return read_named(c, self.syntax)
+
+    def written(self, call: ToolCall, number: int, /) -> tuple[str, bool]:
+        """One call."""
+        if not self.name.fullmatch(call.name):
+            raise CannotWrite
+        if self.objects and not arguments_json(call.arguments).startswith("{"):
+            raise CannotWrite
+        if self.through and call.number is not None:
+            number = call.number
+        return filled(self.call, call, number, quoted=False), False
+
+    @property
+    def marker(self) -> str:
+        """What opens all calls, or each."""
+        return self.open.strip() or self.parts.item
+
+    @property
+    def constrained_from(self) -> str:
+        """The same."""
+        return self.marker
+
+    @property
+    def closers(self) -> tuple[str, ...]:
+        """Markers that are no content after a call."""
+        each = self.parts.item_close if self.special or not self.close else ()
+        return (*each, *filter(None, (self.close.strip(), *self.ends)))
+
+    @property
+    def openers(self) -> tuple[Opener, ...]:
+        """What opens all calls; what opens each, for the other may be missing."""
+        item = opener(self.parts.item.strip(), self, consume=self.alone, special=self.special)
+        outer = (self.open.strip(), *self.spellings) if self.open else ()
+        return (*(opener(marker, self, special=self.special) for marker in outer), item)
+
+    @property
+    def around(self) -> str:
+        """The markers around all calls, in words."""
+        return f"between {self.marker} and {self.closers[-1]}"
+
+    @property
+    def answer(self) -> str:
+        """What an answer that calls consists of, in words."""
+        return f"the calls {self.around}"
+
+
+class _NamedParts:
+    """The layout of a call, taken apart."""
+
+    def __init__(self, call: str) -> None:
+        head, rest = call.split("{name}")
+        middle, after = rest.split("{arguments}")
+        self.leading, self.typed, self.prefix = "", False, ""
+        self.item, by_id, leading = head.partition("{id}")
+        if by_id:
+            self.leading = leading.strip()
+        else:
+            self._take_head(head)
+        self.call_id: tuple[str, str] | None = None
+        self.before: tuple[str, ...] = ()
+        self.suffix, end = "", middle
+        if self.typed:
+            end = self.separator
+        elif "{id}" in middle:
+            first, _, second = (part.strip() for part in middle.partition("{id}"))
+            self.call_id, end = (first, second), second
+        else:
+            self.suffix, end = _name_end(middle)
+        parts = [part.strip() for part in re.findall(r"<[^<>]*>[^<>]*", end)]
+        if len(parts) > 1 and end.startswith("<"):
+            end, *more = parts
+            self.before = tuple(more)
+        self.name_ends = (end,) if end else ()
+        closing = after.replace("`", "").strip()
+        tags = tuple(_PLAIN_TAG.findall(closing))
+        self.item_close = tags if "".join(tags) == closing else tuple(filter(None, [closing]))
+
+    def _take_head(self, head: str) -> None:
+        """What opens a call, what follows that before the name, and how each name begins (`functions.`)."""
+        word = _WORD.search(head)
+        if word is not None and head[: word.start()].strip():
+            head, self.prefix = head[: word.start()], word[0]
+        self.item = head
+        tags = _PLAIN_TAG.findall(head)
+        if len(tags) < 2 or not head.rstrip().endswith(tags[-1]):
+            return
+        first = head[: head.rindex(tags[-1])]
+        kind = re.search(r"\w+\Z", first)
+        if kind is not None:  # `function`, and the separator before the name, too
+            self.item, self.typed, self.separator = first[: kind.start()], True, tags[-1]
+        else:
+            self.item, self.leading = first, tags[-1]
+
+    def identify(self, written: str, offered: Callable[[str], bool]) -> tuple[str, str | None]:
+        """The tool of a written name, without what the layout has around it. The whole is the id where that counts."""
+        if not self.prefix and not self.suffix:
+            return written, None
+        found = self._form.fullmatch(written)
+        name = written if found is None else found["name"]
+        if not offered(name) and offered(written):
+            name = written
+        return name, written if "{number}" in self.suffix else None
+
+    @functools.cached_property
+    def _form(self) -> re.Pattern[str]:
+        numbered = re.escape(self.suffix).replace(re.escape("{number}"), r"\d+")
+        return re.compile(f"(?:{re.escape(self.prefix)})?(?P<name>.+?)(?:{numbered})?", re.DOTALL)
+
+
+def _name_end(middle: str) -> tuple[str, str]:
+    """The end of the name that is always the same (`:` and a number), and what ends the name."""
+    middle = middle.partition("```")[0]
+    found = _SUFFIX.match(middle)
+    suffix = found[0] if found else ""
+    rest = middle[len(suffix) :]
+    end = rest.strip() or ("\n" if "\n" in rest else "")
+    return suffix, end or ("" if suffix else "{")

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,12 +28,10 @@ import msgspec
 from ...model import ToolCall
 from ...parsing.calls.slot_layout import Layout
 from ...parsing.calls.slots import read_slots
-from ...parsing.cursor import Cursor, Make, Steps
-from ...parsing.text.grammar import Opener, beginnings
+from ...parsing.cursor import Cursor, Make, NotACall, Steps
+from ...parsing.text.grammar import Opener, Where, beginnings
 from .. import markup
-from .openers import fork, opener
-from .round_trip import comes_back
-from .shape import TAG, Shape, WriteCalls
+from .shape import TAG, CannotWrite, Shape, fork, opener, shared
 
 _WS = r"[ \t\r\n]{0,64}"
 _NAME = r"[^\s<>{}\[\]\"'`]{1,256}"
@@ -62,11 +59,8 @@ class Slots(Shape):
     call: str
     slot: str
     open: str = ""
-    """Before all calls of a turn."""
     close: str = ""
-    """After them."""
     between: str = "\n"
-    """Between two calls."""
     exact: bool | None = None
     """Line breaks at a value's ends belong to it. None: where the slot says the type."""
     bare: bool = False
@@ -138,9 +132,44 @@ class Slots(Shape):
             entities=self.entities,
         )
 
-    def writer(self, *openers: Opener) -> WriteCalls:
-        """Writes calls. openers: those that read them back."""
-        return _Writer(self, openers)
+    def written(self, call: ToolCall, number: int, /) -> tuple[str, bool]:
+        """One call. A value that holds a part of the markup may be read as something else."""
+        p = self.parts
+        arguments = {key: bytes(raw) for key, raw in _ARGUMENTS.decode(call.arguments.strip() or "{}").items()}
+        values = {key: _text(raw) for key, raw in arguments.items()}
+        may_name, may_key = self._writable
+        if not may_name.fullmatch(call.name) or any(key != key.strip() or not may_key.fullmatch(key) for key in values):
+            raise CannotWrite
+        head = p.value_head.removesuffix("\n" if p.lines else "")
+        parts = [p.before.replace("{number}", str(number)).replace("{name}", call.name)]
+        for key, value in values.items():
+            kind = "true" if arguments[key].startswith(b'"') else "false"
+            opening = head.replace("{kind}", kind).replace("{type}", _type(arguments[key])).replace("{key}", key)
+            parts.append(f"{opening}{self._value(value)}{p.value_close.replace('{key}', key)}{p.gap}")
+        written = "".join([*parts, p.call_close.replace("{name}", call.name), p.tail])
+        return written, any(map(self._suspicious.search, values.values()))
+
+    def _value(self, text: str) -> str:
+        """The value with the line breaks and the entities that its reader takes away again."""
+        if self.xml and (_ENTITY.search(text) or self._suspicious.search(text) or "<![CDATA[" in text):
+            text = text.replace("&", "&amp;").replace("<", "&lt;")
+        if self.parts.exact or not (self.parts.lines or text.startswith(("\n", "\r\n"))):
+            return text
+        return f"\n{text}\n"
+
+    @functools.cached_property
+    def _writable(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
+        """The names and the keys that can be written."""
+        return re.compile(self.names), re.compile(self.keys or self.parts.key)
+
+    @functools.cached_property
+    def _suspicious(self) -> re.Pattern[str]:
+        """What a value can hold that the reader may take for markup. Every family's turn markers are among it."""
+        p = self.parts
+        own = (self.close, p.before, p.call_close, p.tail, p.value_head, p.value_close, self.mark)
+        prefixed = "<parameter" if self.prefix else ""
+        known = {stem for tag in (*own, prefixed) for stem in _STEM.findall(tag)} | set(markup.turn_markers())
+        return re.compile("|".join(map(re.escape, sorted(known))))
 
     @property
     def marker(self) -> str:
@@ -316,63 +345,6 @@ class _Parts:
         return f"{key}(?P<key>{char}{{1,256}}?){end}{kind}", (self.slot_head,), half
 
 
-class _Writer:
-    """Writes the calls of one turn, or None. `openers` are those of the family's parser."""
-
-    def __init__(self, slots: Slots, openers: tuple[Opener, ...]) -> None:
-        self.slots, self.parts, self.openers = slots, slots.parts, openers
-        self.key = re.compile(slots.keys or slots.parts.key)
-        self.name = re.compile(slots.names)
-
-    @functools.cached_property
-    def suspicious(self) -> re.Pattern[str]:
-        """What a value can hold that the reader may take for markup. Every family's turn markers are among it."""
-        slots, p = self.slots, self.parts
-        own = (slots.close, p.before, p.call_close, p.tail, p.value_head, p.value_close, slots.mark)
-        prefixed = "<parameter" if slots.prefix else ""
-        known = {stem for tag in (*own, prefixed) for stem in _STEM.findall(tag)} | set(markup.turn_markers())
-        return re.compile("|".join(map(re.escape, sorted(known))))
-
-    def __call__(self, calls: Sequence[ToolCall]) -> str | None:
-        written: list[str] = []
-        for number, call in enumerate(calls, start=1):
-            text = self.call(call, number)
-            if text is None:
-                return None
-            written.append(text)
-        return self.slots.open + self.slots.between.join(written) + self.slots.close
-
-    def call(self, call: ToolCall, number: int) -> str | None:
-        p = self.parts
-        try:
-            arguments = {key: bytes(raw) for key, raw in _ARGUMENTS.decode(call.arguments.strip() or "{}").items()}
-            values = {key: _text(raw) for key, raw in arguments.items()}
-        except (msgspec.DecodeError, RecursionError):
-            return None
-        if not self.name.fullmatch(call.name):
-            return None
-        if any(key != key.strip() or not self.key.fullmatch(key) for key in values):
-            return None
-        head = p.value_head.removesuffix("\n" if p.lines else "")
-        parts = [p.before.replace("{number}", str(number)).replace("{name}", call.name)]
-        for key, value in values.items():
-            kind = "true" if arguments[key].startswith(b'"') else "false"
-            opening = head.replace("{kind}", kind).replace("{type}", _type(arguments[key])).replace("{key}", key)
-            parts.append(f"{opening}{self.value(value)}{p.value_close.replace('{key}', key)}{p.gap}")
-        written = "".join([*parts, p.call_close.replace("{name}", call.name), p.tail])
-        if not any(map(self.suspicious.search, values.values())):
-            return written
-        return written if comes_back(f"{self.slots.open}{written}{self.slots.close}", call, self.openers) else None
-
-    def value(self, text: str) -> str:
-        """The value with the line breaks and the entities that its reader takes away again."""
-        if self.slots.xml and (_ENTITY.search(text) or self.suspicious.search(text) or "<![CDATA[" in text):
-            text = text.replace("&", "&amp;").replace("<", "&lt;")
-        if self.parts.exact or not (self.parts.lines or text.startswith(("\n", "\r\n"))):
-            return text
-        return f"\n{text}\n"
-
-
 _TYPES = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
 
 
@@ -430,3 +402,83 @@ def slot_calls(**parts: Any) -> Make:
         return Layout(tails=tails, **parts)
 
     return lambda c: read_slots(c, layout(markup.turn_markers()))
+
+
+# -- `<function=f>` ----------------------------------------------------------------------------------------------------
+# Qwen3-Coder's calls, which other models write too, and calls in the tag of the tool's name: in it a slot may be
+# Qwen's, or JSON be in place of all slots.
+#
+#     <bash>
+#     <command>ls</command>
+#     </bash>
+
+NAME = r"\w[\w.\-]{0,63}"
+"""Pattern of a name in such a tag."""
+
+_CALL = "<tool_call>\n<function={name}>\n{slots}</function>\n</tool_call>"
+_SLOT = "<parameter={key}>\n{value}\n</parameter>\n"
+_NOISE = ("</function_invocation>",)  # Qwen 3.6, in addition to the others
+FUNCTIONS = Slots(call=_CALL, slot=_SLOT, name_in_slot=True, noise=_NOISE, style="qwen_xml")
+
+
+def tool_tag(read: Slots) -> Opener:
+    """The tag of an offered tool, first on its line; `read` reads the call."""
+    return Opener(
+        pattern=rf"<(?P<tool>{NAME})>",
+        partial=rf"<(?P<tool>(?:{NAME})?)",
+        where=Where.LINE,
+        named=True,
+        consume=False,
+        body=read,
+    )
+
+
+TOOL_TAG = tool_tag(FUNCTIONS)
+FREE_TOOL_TAG = tool_tag(Slots(call=_CALL, slot=_SLOT, free=True))
+"""The same with parameters that the tool does not declare."""
+
+
+# -- `<invoke name="f">` -----------------------------------------------------------------------------------------------
+# `<invoke name="f">` without its family's wrapper and marks, or in a plain one. MiniMax and DeepSeek slip into it, and
+# so do models that were shown Claude's transcripts. Some gateways take the marks out.
+
+INVOKE, NO_INVOKE = r"<i", r"<(?!i)"
+"""What tells it from other tags in the same wrapper, and all of those."""
+
+_INVOKE = "<invoke name="
+_INVOKED = r"[^\s<>\"']"
+
+
+def invoke(wrapper: str) -> Slots:
+    """`<invoke name="f">` in `<wrapper>`, without a line of its own for each tag."""
+    return Slots(
+        open=f"<{wrapper}>",
+        call='<invoke name="{name}">{slots}</invoke>',
+        slot='<parameter name="{key}">{value}</parameter>',
+        close=f"</{wrapper}>",
+    )
+
+
+_bare = invoke("tool_calls")
+
+
+def _if_offered(c: Cursor) -> Steps[None]:
+    """Without a marker it is a call only of a tool that is offered."""
+    if not c.sink.offered(c.opening[len(_INVOKE) + 1 : -1]):
+        raise NotACall
+    yield from _bare(c)
+
+
+BARE_INVOKE: tuple[Opener, ...] = (
+    Opener(
+        pattern=rf"{_INVOKE}(?:\"{_INVOKED}{{1,256}}\"|'{_INVOKED}{{1,256}}')",
+        partial=rf"{_INVOKE}[\"']{_INVOKED}{{0,256}}|{beginnings(_INVOKE)}",
+        where=Where.LINE,
+        consume=False,
+        body=_if_offered,
+    ),
+    *(
+        shared(f"<{wrapper}>", invoke(wrapper), INVOKE, undecided="<?")
+        for wrapper in ("function_calls", "tool_calls", "tool_call")
+    ),
+)

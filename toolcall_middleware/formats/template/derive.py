@@ -13,7 +13,7 @@ from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt import escaping
 from ..prompt.tool_results import between_tags, named
-from ..syntax.round_trip import Rendered, reads
+from ..syntax.shape import Rendered, reads
 from . import probes, shapes, tools, turns
 from .layout import tokens
 from .probes import PLAIN, UNLIKELY, as_call, context, said

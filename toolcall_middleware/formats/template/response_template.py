@@ -19,8 +19,7 @@ from typing import Any
 from ...parsing.text.grammar import Opener
 from .. import reading
 from ..syntax.json import Json
-from ..syntax.openers import opener
-from ..syntax.round_trip import Rendered, reads
+from ..syntax.shape import Rendered, opener, reads
 from .layout import ARGUMENTS, NAME, Layout
 from .probes import PLAIN, as_call
 from .shapes import Syntax, is_special, unmistakable

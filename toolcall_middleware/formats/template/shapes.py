@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...parsing.text.grammar import Opener
-from ..syntax.gemma import Gemma
-from ..syntax.json import Json
-from ..syntax.named import Named
-from ..syntax.openers import bare_call, ignored, opener
-from ..syntax.pythonic import Python, double, single
-from ..syntax.shape import Shape, WriteCalls
+from ..syntax.json import Json, Named
+from ..syntax.literals import Gemma, Python, double, single
+from ..syntax.shape import Shape, WriteCalls, bare_call, ignored, opener
 from ..syntax.slots import Slots
 from .layout import ARGUMENTS, ID, NAME, NUMBER, Layout, common_end, common_start, tokens
 from .probes import KEYS, VALUES
