@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..model import ToolSet
+from ..model import Tool, ToolSet
 from ..parsing.calls.fork import read_last_line
 from ..parsing.calls.json_calls import JsonCallSyntax, read_json
 from ..parsing.calls.literal_calls import PythonicSyntax, read_python
@@ -111,11 +111,20 @@ def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserO
     if options.in_thought or options.parse_reasoning:
         openers = _with_last_lines(openers)
     known = markup.gathered()
-    meant = _meant(tools) if tools is not None and options.repair_names else None
+    by_name: Mapping[str, Tool] = {} if tools is None else tools.by_name
+    meant = functools.partial(_meant, by_name) if tools is not None and options.repair_names else None
+
+    def offered(name: str) -> bool:
+        return (name if meant is None else meant(name)) in by_name
+
+    def schema(name: str) -> Mapping[str, Any] | None:
+        tool = by_name.get(name if meant is None else meant(name))
+        return None if tool is None else tool.parameters
+
     return Scanner(
         Grammar(openers, known.reasoning, known.stops, known.noise, known.ends, known.closers),
-        _offered(tools, meant),
-        _schema(tools, meant),
+        bool if tools is None else offered,
+        schema,
         unknown_tool=options.unknown_tool,
         parse_reasoning=options.parse_reasoning,
         in_thought=options.in_thought,
@@ -125,7 +134,7 @@ def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserO
         any_arguments=options.any_arguments,
         tell_unknown=options.tell_unknown,
         meant=meant,
-        names=() if tools is None else tools.by_name,
+        names=by_name,
     )
 
 
@@ -136,27 +145,5 @@ def _with_last_lines(openers: tuple[Opener, ...]) -> tuple[Opener, ...]:
     return (*openers, *(replace(opener, in_thought=True) for opener in last if opener not in openers))
 
 
-_Meant = Callable[[str], str]
-
-
-def _meant(tools: ToolSet) -> _Meant:
-    names = tools.by_name
-    return lambda written: written if written in names else meant_by(written, names) or written
-
-
-def _offered(tools: ToolSet | None, meant: _Meant | None) -> Callable[[str], bool]:
-    if tools is None:
-        return bool
-    names = tools.by_name
-    return names.__contains__ if meant is None else lambda name: meant(name) in names
-
-
-def _schema(tools: ToolSet | None, meant: _Meant | None) -> Callable[[str], Mapping[str, Any] | None]:
-    if tools is None:
-        return lambda _name: None
-
-    def schema(name: str) -> Mapping[str, Any] | None:
-        tool = tools.by_name.get(name if meant is None else meant(name))
-        return None if tool is None else tool.parameters
-
-    return schema
+def _meant(names: Mapping[str, Tool], written: str) -> str:
+    return written if written in names else meant_by(written, names) or written
