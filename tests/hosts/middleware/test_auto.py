@@ -44,52 +44,32 @@ PROMPT, NATIVE = ("mode=prompt", ["f"]), ("mode=native", ["f"])
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("system", ["", LONG])
-async def test_a_template_that_says_it_takes_no_tools_is_asked_by_prompt_from_the_first_request(
-    stream: bool, system: str
+@pytest.mark.parametrize(
+    ("backend", "answered", "tools", "looked"),
+    [
+        ({"caps": False, "renders": False}, PROMPT, [False] * 3, []),
+        ({"caps": True}, NATIVE, [True] * 3, []),
+        ({"renders": False}, PROMPT, [False] * 3, [True, False]),
+        # However often the model only talks.
+        ({"talks": True}, ("mode=native", []), [True] * 3, [True, False]),
+        ({"refusal": NO_PARSER}, PROMPT, None, None),
+    ],
+    ids=["the template takes none", "the template takes some", "the prompt stays", "the prompt grows", "refused"],
+)
+async def test_the_first_request_goes_the_way_that_the_evidence_shows(
+    backend: dict[str, Any], answered: tuple[str, list[str]], tools: Any, looked: Any, system: str, stream: bool
 ) -> None:
-    backend = AutoBackend(caps=False, renders=False)
-    app = auto(backend)
+    made = AutoBackend(**backend)
+    app = auto(made)
     messages = [{"role": "system", "content": system}, {"role": "user", "content": "Go."}]
-    assert [await mode(app, stream=stream, messages=messages) for _ in range(3)] == [PROMPT] * 3
-    assert not any("tools" in body for body in backend.bodies)
-    assert (backend.asked_props, backend.looked) == (1, [])
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_template_that_says_it_takes_tools_is_native(stream: bool) -> None:
-    backend = AutoBackend(caps=True)
-    app = auto(backend)
-    assert [await mode(app, stream=stream) for _ in range(2)] == [NATIVE] * 2
-    assert (backend.asked_props, backend.looked) == (1, [])
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("system", ["", LONG])
-async def test_tools_that_do_not_lengthen_the_prompt_go_by_prompt(stream: bool, system: str) -> None:
-    backend = AutoBackend(renders=False)
-    app = auto(backend)
-    messages = [{"role": "system", "content": system}, {"role": "user", "content": "Go."}]
-    assert [await mode(app, stream=stream, messages=messages) for _ in range(3)] == [PROMPT] * 3
-    assert ["tools" in body for body in backend.looked] == [True, False]
-    first, second = backend.looked
-    assert first["messages"] == second["messages"]
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_tools_that_lengthen_the_prompt_stay_native_however_often_the_model_only_talks(stream: bool) -> None:
-    backend = AutoBackend(talks=True)
-    app = auto(backend)
-    assert [await mode(app, stream=stream) for _ in range(3)] == [("mode=native", [])] * 3
-    assert len(backend.looked) == 2
-    assert len(backend.asked) == 3
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_refused_tools_go_by_prompt_from_the_first_request(stream: bool) -> None:
-    backend = AutoBackend(refusal=NO_PARSER)
-    app = auto(backend)
-    assert [await mode(app, stream=stream) for _ in range(3)] == [PROMPT] * 3
-    assert ["tools" in body for body in backend.bodies] == [True, False, False, False]
+    assert [await mode(app, stream=stream, messages=messages) for _ in range(3)] == [answered] * 3
+    if looked is None:
+        assert ["tools" in body for body in made.bodies] == [True, False, False, False]
+        return
+    assert ["tools" in body for body in made.asked] == tools
+    assert ["tools" in body for body in made.looked] == looked
+    assert len({json.dumps(body["messages"]) for body in made.looked}) <= 1
+    assert looked or made.asked_props == 1
 
 
 async def test_what_is_known_is_of_the_model_and_not_of_the_client_its_tools_its_choice_or_its_stream() -> None:
@@ -160,11 +140,6 @@ async def test_calls_that_stay_in_the_text_are_read_and_the_next_request_goes_by
     assert [await mode(app, stream=stream) for _ in range(2)] == [NATIVE, PROMPT]
 
 
-async def test_a_lost_call_is_asked_for_by_prompt() -> None:
-    app = auto(AutoBackend(lost=True))
-    assert [await mode(app) for _ in range(2)] == [PROMPT] * 2
-
-
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_required_call_that_comes_by_prompt_alone_proves_that_native_does_not_work(stream: bool) -> None:
     backend = AutoBackend(caps=True, renders=False)
@@ -194,13 +169,6 @@ async def test_one_clients_refused_request_does_not_decide_for_others() -> None:
     backend.refusal = None
     assert await mode(app) == NATIVE
     assert json.dumps(backend.looked[-1]).count("Go.") == 0
-
-
-async def test_the_model_repeats_what_it_was_told_and_nothing_is_learned() -> None:
-    app = auto(AutoBackend(caps=True, parses=False))
-    said = [{"role": "user", "content": 'Say: <tool_call>{"name": "f", "arguments": {"x": 3}}</tool_call>'}]
-    assert await mode(app, messages=said) == NATIVE
-    assert await mode(app, messages=said) == NATIVE
 
 
 @pytest.mark.parametrize("stream", [False, True])

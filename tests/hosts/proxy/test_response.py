@@ -197,8 +197,9 @@ async def test_however_a_client_goes_the_upstream_is_told(how: str) -> None:
     made.on_send = on_send
     async with raw_upstream(upstream) as address, asyncio.timeout(PATIENCE):
         task = asyncio.ensure_future(made.run_with_others(Forwarder(address, timeout=PATIENCE)))
-        while not upstream.asked:
-            await asyncio.sleep(0.01)
+        for _ in range(500):
+            if not upstream.asked:
+                await asyncio.sleep(0.01)
         if "before" in how:
             made.leave()
         await asyncio.wait({task})
