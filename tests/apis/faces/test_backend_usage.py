@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import httpx
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from tests.apis.faces.asking import body_of, chat_tool, post
 from toolcall_middleware import ToolCallMiddleware
 
 XAI = {
@@ -50,21 +50,8 @@ class Counted:
 async def usage_of(face: str, backend: Counted, *, stream: bool) -> dict[str, Any]:
     """What the client is told."""
     app = ToolCallMiddleware(backend, faces="chat,messages,responses")
-    hi = [{"role": "user", "content": "Hi"}]
-    function = {"name": "lookup", "parameters": SCHEMA}
-    tools = [{"type": "function", "function": function}]
-    asks: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream else {}
-    asked: dict[str, tuple[str, dict[str, Any]]] = {
-        "chat": ("/v1/chat/completions", {"messages": hi, "tools": tools, **asks}),
-        "messages": (
-            "/v1/messages",
-            {"messages": hi, "max_tokens": 99, "tools": [{"name": "a", "input_schema": SCHEMA}]},
-        ),
-        "responses": ("/v1/responses", {"input": "Hi", "tools": [{"type": "function", **function}]}),
-    }
-    path, body = asked[face]
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
-        answer = await client.post(path, json={"model": "m", "stream": stream, **body})
+    asks: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream and face == "chat" else {}
+    answer = await post(app, face, body_of(face, chat_tool("lookup", SCHEMA), stream=stream, **asks))
     assert answer.status_code == 200, answer.text
     if not stream:
         return dict(answer.json()["usage"])

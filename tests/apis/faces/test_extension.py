@@ -7,22 +7,15 @@ from typing import Any
 import anthropic
 import pytest
 
+from tests.apis.faces.asking import body_of, chat_tool
 from tests.apis.faces.conftest import Open
 from tests.helpers.fakes import write_calls
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 GOOD, WRONG = ("lookup_code", {"city": "Paris"}), ("lookup_code", {"town": "Paris"})
-MESSAGES: Any = {
-    "model": "m",
-    "max_tokens": 900,
-    "messages": [{"role": "user", "content": "hi"}],
-    "tools": [{"name": "lookup_code", "description": "d", "input_schema": SCHEMA}],
-}
-RESPONSES: Any = {
-    "model": "m",
-    "input": "hi",
-    "tools": [{"type": "function", "name": "lookup_code", "description": "d", "parameters": SCHEMA, "strict": False}],
-}
+TOOL = chat_tool("lookup_code", SCHEMA)
+MESSAGES: Any = body_of("messages", TOOL)
+RESPONSES: Any = body_of("responses", TOOL)
 OURS = {"extension_field": "_toolcall", "validate_arguments": "warn", "format": "hermes"}
 
 

@@ -10,23 +10,11 @@ import httpx
 import pytest
 from openai.types.responses import Response, ResponseImageGenCallCompletedEvent
 
+from tests.apis.faces.asking import body_of, chat_tool, post
 from toolcall_middleware import ToolCallMiddleware
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
 WEB = "https://example.com/a.png"
-TOOL: dict[str, Any] = {"type": "object", "properties": {}}
-REQUESTS: dict[str, dict[str, Any]] = {
-    "/v1/messages": {
-        "max_tokens": 9,
-        "messages": [{"role": "user", "content": "Draw."}],
-        "tools": [{"name": "f", "input_schema": TOOL}],
-    },
-    "/v1/responses": {"input": "Draw.", "tools": [{"type": "function", "name": "f", "parameters": TOOL}]},
-    "/v1/chat/completions": {
-        "messages": [{"role": "user", "content": "Draw."}],
-        "tools": [{"type": "function", "function": {"name": "f", "parameters": TOOL}}],
-    },
-}
 
 
 def part(url: str) -> dict[str, Any]:
@@ -61,10 +49,10 @@ class Draws:
         await send({"type": "http.response.body", "body": "".join([*lines, "data: [DONE]\n\n"]).encode()})
 
 
-async def posted(backend: Any, path: str, *, stream: bool, mode: str = "native") -> httpx.Response:
+async def posted(backend: Any, api: str, *, stream: bool, mode: str = "native") -> httpx.Response:
     app = ToolCallMiddleware(backend, faces="messages,responses", mode=mode)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
-        return await client.post(path, json={"model": "m", "stream": stream, **REQUESTS[path]})
+    tool = chat_tool("f", {"type": "object", "properties": {}})
+    return await post(app, api, body_of(api, tool, stream=stream))
 
 
 def events_of(answer: httpx.Response) -> list[dict[str, Any]]:
@@ -74,7 +62,7 @@ def events_of(answer: httpx.Response) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("mode", ["native", "prompt"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_responses_has_an_item_for_each(mode: str, *, stream: bool) -> None:
-    answer = await posted(Draws(PNG, PNG), "/v1/responses", stream=stream, mode=mode)
+    answer = await posted(Draws(PNG, PNG), "responses", stream=stream, mode=mode)
     events = events_of(answer) if stream else []
     response = Response.model_validate(events[-1]["response"] if stream else answer.json())
     assert [item.type for item in response.output] == ["message", "image_generation_call", "image_generation_call"]
@@ -91,23 +79,23 @@ async def test_responses_has_an_item_for_each(mode: str, *, stream: bool) -> Non
 async def test_parts_of_a_whole_answer_are_images_too() -> None:
     backend = Draws()
     backend._said = {"role": "assistant", "content": [{"type": "text", "text": "Here:"}, part(PNG)]}
-    response = Response.model_validate((await posted(backend, "/v1/responses", stream=False)).json())
+    response = Response.model_validate((await posted(backend, "responses", stream=False)).json())
     assert response.output_text == "Here:"
     assert [item.type for item in response.output] == ["message", "image_generation_call"]
 
 
 async def test_an_answer_may_be_an_image_alone() -> None:
-    response = Response.model_validate((await posted(Draws(PNG, text=""), "/v1/responses", stream=False)).json())
+    response = Response.model_validate((await posted(Draws(PNG, text=""), "responses", stream=False)).json())
     assert [item.type for item in response.output] == ["image_generation_call"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("path", "url"), [("/v1/messages", PNG), ("/v1/messages", WEB), ("/v1/responses", WEB)])
+@pytest.mark.parametrize(("api", "url"), [("messages", PNG), ("messages", WEB), ("responses", WEB)])
 async def test_what_the_api_has_no_form_for_is_warned_of(
-    path: str, url: str, caplog: pytest.LogCaptureFixture, *, stream: bool
+    api: str, url: str, caplog: pytest.LogCaptureFixture, *, stream: bool
 ) -> None:
     with caplog.at_level(logging.WARNING, "toolcall_middleware"):
-        answer = await posted(Draws(url, url), path, stream=stream)
+        answer = await posted(Draws(url, url), api, stream=stream)
     assert answer.status_code == 200
     assert "Here:" in answer.text
     assert len([one for one in caplog.messages if "image" in one]) == 2
@@ -117,7 +105,7 @@ async def test_what_the_api_has_no_form_for_is_warned_of(
 @pytest.mark.parametrize("mode", ["native", "prompt"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_chat_has_them_as_the_backend_wrote_them(mode: str, *, stream: bool) -> None:
-    answer = await posted(Draws(PNG, WEB), "/v1/chat/completions", stream=stream, mode=mode)
+    answer = await posted(Draws(PNG, WEB), "chat", stream=stream, mode=mode)
     if stream:
         found = [image for event in events_of(answer) for image in event["choices"][0]["delta"].get("images", [])]
     else:
@@ -129,5 +117,5 @@ async def test_chat_has_them_as_the_backend_wrote_them(mode: str, *, stream: boo
 async def test_what_is_no_image_is_none(images: Any) -> None:
     backend = Draws()
     backend._said["images"] = images
-    response = Response.model_validate((await posted(backend, "/v1/responses", stream=False)).json())
+    response = Response.model_validate((await posted(backend, "responses", stream=False)).json())
     assert [item.type for item in response.output] == ["message"]

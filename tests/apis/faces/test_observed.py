@@ -8,32 +8,18 @@ from typing import Any
 
 import pytest
 
+from tests.apis.faces.asking import PATHS, body_of, chat_tool
 from tests.helpers.asgi_client import Client
 from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.observe.traces import Trace, TraceFiles, read_trace
 
 CALL = write_calls("hermes", ("weather", {"city": "Paris"}))
-SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 HEADERS = [
     (b"content-type", b"application/json"), (b"anthropic-version", b"2023-06-01"), (b"x-api-key", b"sk-secret"),
 ]  # fmt: skip
-ASKED: dict[str, tuple[str, dict[str, Any]]] = {
-    "messages": (
-        "/v1/messages",
-        {
-            "model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Weather?"}],
-            "tools": [{"name": "weather", "input_schema": SCHEMA}],
-        },
-    ),
-    "responses": (
-        "/v1/responses",
-        {
-            "model": "m", "input": "Weather?",
-            "tools": [{"type": "function", "name": "weather", "parameters": SCHEMA}],
-        },
-    ),
-}  # fmt: skip
+TOOL = chat_tool("weather", {"type": "object", "properties": {"city": {"type": "string"}}})
+APIS = ("messages", "responses")
 
 
 def written(app: ToolCallMiddleware, folder: Path) -> Trace:
@@ -48,15 +34,15 @@ def written(app: ToolCallMiddleware, folder: Path) -> Trace:
 
 async def traced(folder: Path, api: str, body: dict[str, Any]) -> tuple[Trace, bytes]:
     app = ToolCallMiddleware(TextBackend([CALL]), mode="prompt", format="hermes", trace_dir=str(folder))
-    client = Client(json.dumps(body).encode(), headers=HEADERS, path=ASKED[api][0])
+    client = Client(json.dumps(body).encode(), headers=HEADERS, path=PATHS[api])
     got = await client.run(app)
     return written(app, folder), got.body
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("api", ASKED)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_trace_holds_what_the_client_sent_and_what_left_for_it(api: str, stream: bool, tmp_path: Path) -> None:
-    body = {**ASKED[api][1], "stream": stream}
+    body = body_of(api, TOOL, stream=stream)
     trace, got = await traced(tmp_path, api, body)
     kinds = [row["kind"] for row in trace.rows]
     own = trace.rows[kinds.index("face_request")]
@@ -69,9 +55,9 @@ async def test_a_trace_holds_what_the_client_sent_and_what_left_for_it(api: str,
     assert [row["at"] for row in trace.rows] == sorted(row["at"] for row in trace.rows)
 
 
-@pytest.mark.parametrize("api", ASKED)
+@pytest.mark.parametrize("api", APIS)
 async def test_a_refused_request_is_there_in_its_own_words(api: str, tmp_path: Path) -> None:
-    body = {**ASKED[api][1], "tools": [5]}
+    body = body_of(api, tools=[5])
     trace, got = await traced(tmp_path, api, body)
     kinds = [row["kind"] for row in trace.rows]
     assert kinds[0] == "face_request"
@@ -81,7 +67,5 @@ async def test_a_refused_request_is_there_in_its_own_words(api: str, tmp_path: P
 
 async def test_a_chat_completion_has_no_such_rows(tmp_path: Path) -> None:
     app = ToolCallMiddleware(TextBackend([CALL]), mode="prompt", format="hermes", trace_dir=str(tmp_path))
-    tool = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
-    chat = {"model": "m", "messages": [{"role": "user", "content": "Weather?"}], "tools": [tool]}
-    await Client(json.dumps(chat).encode(), headers=HEADERS).run(app)
+    await Client(json.dumps(body_of("chat", TOOL)).encode(), headers=HEADERS).run(app)
     assert not {row["kind"] for row in written(app, tmp_path).rows} & {"face", "face_request"}

@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.apis.faces.asking import PATHS, body_of
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.middleware import faces
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
-MESSAGES: dict[str, Any] = {
-    "model": "m",
-    "max_tokens": 10,
-    "stream": True,
-    "messages": [{"role": "user", "content": "hi"}],
-}
-RESPONSES: dict[str, Any] = {"model": "m", "stream": True, "input": "hi"}
-BODIES = {"/v1/messages": MESSAGES, "/v1/responses": RESPONSES}
+BODIES = {PATHS[api]: body_of(api, stream=True) for api in ("messages", "responses")}
 FACES = pytest.mark.parametrize("path", BODIES)
 
 
