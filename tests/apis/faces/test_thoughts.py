@@ -20,7 +20,7 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
 def body(api: str, **more: Any) -> dict[str, Any]:
-    own = {
+    own: dict[str, dict[str, Any]] = {
         "messages": {"max_tokens": 2000, "thinking": {"type": "adaptive"}},
         "responses": {"include": ["reasoning.encrypted_content"]},
     }
