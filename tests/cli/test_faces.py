@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -188,3 +189,37 @@ def test_questions_ask_the_same_in_each_api(choice: Any, messages: Any, response
         assert made["tool_choice"] == choice
         assert made["messages"][0] == HISTORY[0]
         assert made["messages"][-1]["content"] == "2"
+
+
+HOSTILE: list[Any] = [None, True, -1, 1e400, "", "x\x1b[2J\ud83d", [], [[]], {}, {"type": []}]
+
+
+def spoiled(value: Any) -> Iterator[Any]:
+    """`value` with each of its parts in turn replaced by each of HOSTILE."""
+    yield from HOSTILE
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, part in parts:
+        for other in spoiled(part):
+            copy = dict(value) if isinstance(value, dict) else list(value)
+            copy[name] = other
+            yield copy
+
+
+@pytest.mark.parametrize("api", ["chat", *APIS])
+def test_no_value_of_another_type_is_an_error_of_the_reader(api: str) -> None:
+    """A backend may write anything in any place. What a client gets of it is text, and what is wrong is a fault."""
+    stream = CHAT if api == "chat" else streamed(api)
+    events = stream.split(b"\n\n")[:-1]
+    answers = [json.dumps(one).encode() for one in spoiled(json.loads(whole(api)))] if api != "chat" else []
+    for place, event in enumerate(events):
+        head, data, text = event.rpartition(b"data: ")
+        for one in spoiled(json.loads(text)) if text != b"[DONE]" else ():
+            spoiled_event = head + data + json.dumps(one).encode()
+            answers.append(b"\n\n".join([*events[:place], spoiled_event, *events[place + 1 :], b""]))
+    for answer in answers:
+        assert api_of(answer) in {None, *APIS}
+        read = read_answer(api, answer)
+        assert isinstance(read.finish_reason, str | None)
+        assert all(isinstance(text, str) for call in read.calls for text in (call.id, call.name, call.arguments))
+        read.same_answer()
+    assert len(answers) > 1000

@@ -165,7 +165,7 @@ def test_a_captured_error_is_told_and_is_no_good_end(
     assert "finish_reason" not in printed
 
 
-HOSTILE = "a\x1b[2J\x9b31m\x07\u202eb\r\x00\x7f\ud83d tab\tend é🎉\n"
+HOSTILE = "[/bold][red]:smile: a\x1b[2J\x9b31m\x07\u202eb\r\x00\x7f\ud83d tab\tend é🎉\n"
 
 
 @pytest.mark.parametrize(
@@ -187,6 +187,7 @@ def test_what_a_terminal_would_obey_is_not_printed(
     main(["replay", str(file), *flags])
     shown = capsys.readouterr().out
     assert "[2J" in shown
+    assert "[/bold][red]:smile: a" in shown  # no markup of the library that prints
     assert all(char.isprintable() or char in "\n\t" or (flags and char == "\x7f") for char in shown)
     if not flags:
         assert re.search(r"\\(?:x1b|u001b)\[2J\\(?:x9b|u009b)31m", shown)

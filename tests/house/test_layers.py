@@ -20,7 +20,7 @@ FLOORS: list[set[str]] = [
     {"__main__"},
     {"cli"},
     {"cli.check", "cli.demo", "cli.launch", "cli.replay"},
-    {"cli.command", "cli._probe", "cli._serving", "cli.faces"},
+    {"cli.command", "cli._console", "cli._probe", "cli._serving", "cli.faces"},
     {"__init__"},
     {"hosts", "hosts.proxy"},
     {"hosts.proxy.upstream"},

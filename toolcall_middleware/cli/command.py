@@ -168,9 +168,9 @@ def many(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def has_colours() -> bool:
-    """Whether standard output is a terminal that shows colours, and `NO_COLOR` (no-color.org) is not set."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def shown(text: str) -> str:
+    """`text` of a backend as one line for a terminal."""
+    return on_one_line(" ".join(text.split()))
 
 
 def read_file(name: str) -> bytes:

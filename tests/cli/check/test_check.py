@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import json
 from typing import Any
 
@@ -37,6 +39,13 @@ async def check(engine: Engine, **options: Any) -> Report:
     assert len(engine.requests) <= MOST_REQUESTS
     assert report.requests == len(engine.requests) + 2  # and the list of models, and `/props`
     return report
+
+
+def printed(report: Report) -> str:
+    """The report as `check` prints it where standard output is no terminal."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        table.show(report)
+    return out.getvalue()
 
 
 def details(report: Report) -> dict[str, str]:
@@ -244,7 +253,7 @@ async def test_a_model_that_never_calls_gets_no_advice() -> None:
     report = await check(Mute())
     assert not any(score.came for score in report.calls)
     assert report.settings == {}
-    assert "no call came out right in any way" in table.text(report)
+    assert "no call came out right in any way" in printed(report)
 
 
 async def test_a_reasoning_model_gets_more_room() -> None:
@@ -280,7 +289,7 @@ async def test_tokens_are_a_limit() -> None:
     assert 0 < len(engine.requests) < 45
     assert report.verdict("stream") is YES
     assert report.verdict("native.whole") is UNKNOWN
-    assert "not everything was asked" in table.text(report)
+    assert "not everything was asked" in printed(report)
 
 
 async def test_time_is_a_limit() -> None:
@@ -375,11 +384,11 @@ async def test_what_a_backend_says_cannot_move_the_cursor() -> None:
     class Rude(Engine):
         def refuse(self, body: dict[str, Any]) -> None:
             if "tools" in body:
-                raise RefusalError(400, "\x1b[2J\x07 gone\nSettings\n  TOOLCALL_MODE=off")
+                raise RefusalError(400, "[red]\x1b[2J[/]\x07 gone\nSettings\n  TOOLCALL_MODE=off")
 
-    shown = table.text(await check(Rude({"json"})))
+    shown = printed(await check(Rude({"json"})))
     assert "\x1b" not in shown
-    assert "\\x1b[2J" in shown
+    assert "[red]\\x1b[2J[/]" in shown
     assert shown.count("\nSettings\n") == 1
 
 
@@ -392,12 +401,26 @@ async def test_the_meter_counts_what_the_backend_says_it_wrote() -> None:
 
 async def test_the_table_shows_each_finding_and_setting() -> None:
     report = await check(VllmHermes({"hermes"}))
-    shown = table.text(report)
+    shown = printed(report)
     for finding in report.findings:
         assert finding.what in shown
     assert "TOOLCALL_MODE=native" in shown
     assert "format=auto (writes hermes)" in shown
     assert max(map(len, shown.splitlines())) <= 120
+    assert "\x1b" not in shown
+
+
+async def test_a_setting_is_whole_on_its_line_and_no_column_is_lost_in_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    report = await check(LlamaServer())
+    report.settings["TOOLCALL_TEMPLATE"] = place = f"/models/{'x' * 200}"
+    report.reasons["TOOLCALL_TEMPLATE"] = "whose form of calls that is"
+    shown = printed(report)
+    assert f"  TOOLCALL_TEMPLATE={place}  # whose form of calls that is\n" in shown
+    assert "4/4" in shown
+    assert "constrained" in shown
 
 
 @pytest.mark.parametrize("api", ["messages", "responses"])

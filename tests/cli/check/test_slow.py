@@ -10,12 +10,11 @@ import pytest
 
 from tests.helpers.fakes import serve
 from toolcall_middleware.cli import main
-from toolcall_middleware.cli.check import table
 from toolcall_middleware.cli.check.findings import Verdict
 from toolcall_middleware.cli.check.run import CheckError
 
 from .engines import Engine, RefusalError, Said, Vllm, VllmHermes, VllmWithoutItsParser
-from .test_check import check, details
+from .test_check import check, details, printed
 
 NO, UNKNOWN = Verdict.NO, Verdict.UNKNOWN
 
@@ -56,7 +55,7 @@ async def test_a_slow_backend_is_told_as_slow_and_not_as_one_that_has_nothing() 
             return len(self.requests) > 2
 
     report = await check(Slow({"hermes"}))
-    said = table.text(report)
+    said = printed(report)
     assert "slow: no answer within 0.05 s" in said
     assert not any(one.verdict is NO and one.key != "gone" for one in report.findings)
     assert not any(score.asked for score in report.calls)

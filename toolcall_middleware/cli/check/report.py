@@ -16,9 +16,8 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import msgspec
 
-from ..command import UsageError, many
+from ..command import UsageError, many, shown
 from .findings import Finding, Report, Score
-from .table import shown
 
 _MOST_TEXT = 300
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{0,20}://[^\s'\"<>]+", re.IGNORECASE)

@@ -29,7 +29,7 @@ from ...hosts.proxy.upstreams_file import with_template
 from ...settings import Settings, hide_login
 from ...wire import openai
 from .._probe import models_in, server_of
-from ..command import UsageError, has_colours
+from ..command import UsageError, shown
 from . import advice, probes, table, trials
 from . import report as published
 from .asking import Asker, BudgetSpentError, Meter, TooLargeError
@@ -95,7 +95,7 @@ def run(options: Options, settings: Settings, *, as_json: bool, folder: Path | N
     if as_json:
         print(json.dumps(msgspec.to_builtins(report), indent=2, ensure_ascii=False))
     else:
-        print(table.text(report, colours=has_colours()), end="")
+        table.show(report)
     if folder is not None:
         print(f"check: the report is {published.publish(report, folder)}", file=sys.stderr)
     if any(score.came for score in report.calls):
@@ -168,10 +168,10 @@ async def _models(asker: Asker, wanted: str | None) -> tuple[list[str], str | No
     except TooLargeError:
         raise CheckError("the upstream's list of models has no end") from None
     except ToolCallError as broken:
-        raise CheckError(asker.hide(table.shown(broken.message))) from None
+        raise CheckError(asker.hide(shown(broken.message))) from None
     if status != 200:
         error = openai.read_error(body, status)
-        message = asker.hide(table.shown(error.message))[:300]
+        message = asker.hide(shown(error.message))[:300]
         if status in {502, 504} and error.code in {"upstream_error", "upstream_timeout"}:
             raise CheckError(message.rstrip("."))
         if status in {401, 403}:
@@ -189,7 +189,7 @@ async def _models(asker: Asker, wanted: str | None) -> tuple[list[str], str | No
 async def _examine(asker: Asker, report: Report, options: Options, settings: Settings) -> None:
     answer, findings = await probes.plain(asker)
     if not answer.ok:
-        why = table.shown(answer.refusal)
+        why = shown(answer.refusal)
         if answer.late:
             raise CheckError(f"the upstream is {why} to a short question")
         raise CheckError(f"the upstream does not answer chat completions for {report.model!r}: {why}")

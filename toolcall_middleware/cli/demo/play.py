@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from ...hosts.http.client_library import httpx
+from .._console import line
 from . import local, scripted
 from .cases import CASES, TOOLS
 from .checks import Check, Turn, question, received
@@ -29,7 +30,7 @@ def run(*, only: str | None = None, verify: bool = False, plain: bool = False) -
         if absent is None:
             checks += _real(screen, verify=verify)
         else:
-            screen.line(absent)
+            line(screen.page, absent)  # it holds a command to copy
             if only == "local":
                 return 2
     if only != "local":

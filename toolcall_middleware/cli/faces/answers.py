@@ -89,8 +89,8 @@ class Received:
 def api_of(data: bytes) -> str | None:
     """The API whose answer `data` is, whole or streamed: `messages` or `responses`; None for any other."""
     events = [_object(text) or {} for _, text in _events(data)[:4]] if is_stream(data) else []
-    kinds = {event.get("type") for event in events}
-    if any(isinstance(kind, str) and kind.startswith("response.") for kind in kinds):
+    kinds = {str(event.get("type")) for event in events}
+    if any(kind.startswith("response.") for kind in kinds):
         return "responses"
     if kinds & {"message_start", "content_block_start", "content_block_delta"}:
         return "messages"
@@ -395,7 +395,7 @@ class _Messages(_Reader):
 
     def _end(self, ending: dict[Any, Any]) -> None:
         reason = ending.get("stop_reason")
-        self.answer.finish_reason = _STOP_REASONS.get(str(reason), reason)
+        self.answer.finish_reason = None if reason is None else _STOP_REASONS.get(str(reason), str(reason))
         for call in self.answer.calls:
             call.arguments = call.arguments or "{}"
         self._usage.update(usage if isinstance(usage := ending.get("usage"), dict) else {})
@@ -478,8 +478,9 @@ class _Responses(_Reader):
             case "failed":
                 self.failed(body.get("error"))
             case "incomplete":
-                reason = (body.get("incomplete_details") or {}).get("reason")
-                self.answer.finish_reason = "content_filter" if reason == "content_filter" else "length"
+                details = body.get("incomplete_details")
+                is_filtered = isinstance(details, dict) and details.get("reason") == "content_filter"
+                self.answer.finish_reason = "content_filter" if is_filtered else "length"
             case "completed":
                 self.answer.finish_reason = "tool_calls" if self.answer.calls else "stop"
         self.answer.calls += self._loose.values()  # cut off

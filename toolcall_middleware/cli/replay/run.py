@@ -11,6 +11,8 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from rich.console import Console
+
 from ...errors import ToolCallError
 from ...formats import near_misses, registry
 from ...formats.base import ParserOptions
@@ -25,6 +27,7 @@ from ...settings import Settings
 from ...text_spans import TextSpans, WrittenCall
 from ...wire import openai
 from ...wire.chat_answer import ChatAnswer
+from .._console import console, line
 from ..command import UsageError, read_file, safe, template_of
 from ..faces.answers import Received, api_of, is_stream, read_answer
 from ..faces.requests import face_of
@@ -80,8 +83,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([asdict(one) for one in read], indent=2))
     else:
+        page = console()
         for one in read:
-            _print(one, captured[one.index], alone=len(read) == 1)
+            _print(page, one, captured[one.index], alone=len(read) == 1)
     return 1 if any(one.faults or one.error for one in read) else 0
 
 
@@ -213,24 +217,24 @@ def _tools(name: str) -> ToolSet:
     return request.tools
 
 
-def _print(read: Read, captured: Captured, *, alone: bool) -> None:
+def _print(page: Console, read: Read, captured: Captured, *, alone: bool) -> None:
     if not alone:
-        print(f"== choice {read.index}")
+        line(page, "", label=f"== choice {read.index}")
     if read.reasoning:
-        print(f"reasoning: {safe(read.reasoning)}")
-    print(f"content: {safe(read.content or '') or '(none)'}")
+        line(page, safe(read.reasoning), label="reasoning: ")
+    line(page, safe(read.content or "") or "(none)", label="content: ")
     for number, call in enumerate(read.tool_calls):
         where = f" at {call['begin']}-{call['end']}" if "begin" in call else ""
-        print(safe(f"call {number}{where}: {call['name']} {call['arguments']}"))
-    for mark, places in (("!", read.faults), ("no call:", read.near_misses)):
+        line(page, safe(f"{call['name']} {call['arguments']}"), label=f"call {number}{where}: ", style="bold green")
+    for mark, style, places in (("! ", "bold red", read.faults), ("no call: ", "bold yellow", read.near_misses)):
         for place in places:
             at = max(0, place["at"])
             near = captured.text[at : at + _SHOWN].replace("\n", "\\n")
-            print(safe(f"{mark} {place['what']} (at {at}: {near})"))
+            line(page, safe(f"{place['what']} (at {at}: {near})"), label=mark, style=style)
     if read.stopped_at is not None:
-        print(f"! generation would have been stopped at {read.stopped_at}")
+        line(page, f"generation would have been stopped at {read.stopped_at}", label="! ", style="bold red")
     if read.error is not None:
-        print(f"! error: {safe(read.error)}")
+        line(page, safe(read.error), label="! error: ", style="bold red")
         return
     reason = str(read.finish_reason or ("tool_calls" if read.tool_calls else "stop"))
-    print(f"finish_reason: {safe(reason)}")
+    line(page, safe(reason), label="finish_reason: ")

@@ -9,6 +9,7 @@ from typing import Any
 from ...explain import case_of, explain
 from ...observe.traces import Trace, TraceError, read_trace
 from ...upstream.backend_memory import LEAST_TOKENS
+from .._console import console, line
 from ..command import UsageError, safe
 
 _SHOWN = 72
@@ -19,6 +20,8 @@ _KINDS = {
     "call": "became a call",
     "dropped": "left as nothing",
 }
+_STYLES = {"call ": "bold green", "! ": "bold red", "no call: ": "bold yellow", "outcomes: ": "bold"}
+"""How a line of the page is marked that begins so."""
 
 
 def show_trace(data: bytes, *, as_json: bool, case: str | None, template: str | None) -> int:
@@ -40,8 +43,10 @@ def show_trace(data: bytes, *, as_json: bool, case: str | None, template: str | 
     if as_json:
         print(json.dumps({"summary": trace.summary, "explained": explained}, indent=2))
     else:
-        for line in _lines(trace, explained):
-            print(safe(line))
+        page = console()
+        for text in _lines(trace, explained):
+            mark = next((mark for mark in _STYLES if text.startswith(mark)), "")
+            line(page, safe(text.removeprefix(mark)), label=mark, style=_STYLES.get(mark, ""))
     return 1 if explained["faults"] or explained["error"] or trace.summary.get("error") else 0
 
 

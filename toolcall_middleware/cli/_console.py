@@ -1,0 +1,50 @@
+"""Standard output for people, by rich: wraps texts, aligns columns, and has colours in a terminal.
+
+What a backend or a model wrote is never read as markup. The callers write its control characters out first.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+
+from rich.console import Console
+from rich.segment import Segment, Segments
+from rich.style import Style
+from rich.table import Table
+
+_WIDTH = 118
+"""Columns where standard output is no terminal. The variable `COLUMNS` overrules it."""
+_LEAST_WIDTH = 40
+
+
+def console(*, plain: bool = False) -> Console:
+    """Standard output. plain: without colours, as `NO_COLOR` (no-color.org) and `TERM=dumb` ask for it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a character that the output's encoding lacks becomes `?`
+        sys.stdout.reconfigure(errors="replace")
+    colours = not plain and sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Console(
+        file=sys.stdout,
+        width=max(_LEAST_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns),
+        force_terminal=colours,
+        color_system="standard" if colours else None,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+
+
+def line(page: Console, text: str, *, label: str = "", style: str = "bold") -> None:
+    """Prints one line, never wrapped: users copy it. label: the part before `text` that has the style."""
+    page.print(Segments([Segment(label, Style.parse(style)), Segment(text), Segment.line()]), soft_wrap=True)
+
+
+def columns(*styles: str, gap: int = 2) -> Table:
+    """An empty table without borders. The last column is wrapped where the page ends; the others keep their width."""
+    table = Table.grid(padding=(0, gap, 0, 0))
+    for style in styles[:-1]:
+        table.add_column(style=style, no_wrap=True)
+    table.add_column(style=styles[-1], overflow="fold")
+    return table
