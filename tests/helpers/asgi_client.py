@@ -8,6 +8,8 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
+import httpx
+
 from toolcall_middleware import ToolCallMiddleware
 
 Message = MutableMapping[str, Any]
@@ -40,6 +42,27 @@ def ask(*, stream: bool = True, tools: Any = (TOOL,), **fields: Any) -> bytes:
     if tools:
         body["tools"] = list(tools)
     return json.dumps(body).encode()
+
+
+def asked_on_each_face(said: str, tool: dict[str, Any] = TOOL) -> dict[str, dict[str, Any]]:
+    """The same request on each API: its path, and its body."""
+    function = tool["function"]
+    turns = [{"role": "user", "content": said}]
+    named = {"name": function["name"], "input_schema": function["parameters"]}
+    return {
+        "/v1/chat/completions": {"model": "m", "messages": turns, "tools": [tool]},
+        "/v1/messages": {"model": "m", "messages": turns, "max_tokens": 99, "tools": [named]},
+        "/v1/responses": {"model": "m", "input": said, "tools": [{"type": "function", **function}]},
+    }
+
+
+async def post(
+    app: Any, body: dict[str, Any], path: str = "/v1/chat/completions", headers: dict[str, str] | None = None
+) -> httpx.Response:
+    """The answer of an app that runs in this process, which may raise."""
+    headers = {"anthropic-version": "2023-06-01", **(headers or {})}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
+        return await client.post(path, json=body, headers=headers)
 
 
 class Client:

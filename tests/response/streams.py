@@ -99,6 +99,12 @@ def stream(*payloads: dict[str, Any] | str, done: bool = True) -> bytes:
     return b"".join(event(payload) for payload in payloads) + (DONE if done else b"")
 
 
+def completion(text: str, **more: Any) -> bytes:
+    """A whole answer of one choice that says `text`."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    return json.dumps({**HEAD, "object": "chat.completion", "choices": [choice], **more}).encode()
+
+
 def role() -> dict[str, Any]:
     return chunk({"role": "assistant", "content": ""})
 

@@ -136,10 +136,7 @@ TOTALS: dict[str, tuple[dict[str, Any], list[Any], list[bool], Any]] = {
         {**USAGE, "total_tokens": 99},
     ),
     "and what we count adds up": ({"known": False}, ["one two", {**USAGE, "total_tokens": 99}], [False], guessed(P, 2)),
-    **{
-        f"what is no usage is ignored: {odd!r}": ({}, [odd], [False], guessed(P, 0))
-        for odd in NO_USAGE
-    },
+    **{f"what is no usage is ignored: {odd!r}": ({}, [odd], [False], guessed(P, 0)) for odd in NO_USAGE},
 }
 
 

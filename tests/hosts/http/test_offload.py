@@ -32,21 +32,14 @@ from toolcall_middleware.hosts.middleware import asgi
 from toolcall_middleware.hosts.middleware.asgi import exchange_for
 from toolcall_middleware.upstream.tool_answer import ToolAnswer
 
+from ...response.streams import chunk, completion, says, stream
+
 _SIZE = 1 << 20
 FACES = ("chat", "messages", "responses")
 
 
-def whole(content: str) -> bytes:
-    message = {"role": "assistant", "content": content}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    head = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
-    return json.dumps({**head, "choices": [choice]}).encode()
-
-
 def event(content: str) -> bytes:
-    choice = {"index": 0, "delta": {"role": "assistant", "content": content}, "finish_reason": "stop"}
-    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    return b"data: " + json.dumps({**head, "choices": [choice]}).encode() + b"\n\ndata: [DONE]\n\n"
+    return stream(*says(content), chunk({}, "stop"))
 
 
 def messages(text: str) -> bytes:
@@ -62,7 +55,7 @@ MARKUP = "<tool_call>{" * (_SIZE // 12)
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_huge_answer_lets_others_be_served(stream: bool) -> None:
     """Against the time of the whole work in the same run."""
-    answer = event(MARKUP) if stream else whole(MARKUP)
+    answer = event(MARKUP) if stream else completion(MARKUP)
     app = middleware(Backend(answer, headers=[SSE_TYPE if stream else JSON_TYPE]), format="hermes")
     await Client(ask(stream=stream)).run_with_others(middleware(TextBackend(["ok"]), format="hermes"))  # imports
     client = Client(ask(stream=stream))
@@ -129,7 +122,7 @@ async def test_a_huge_event_in_small_pieces_lets_others_be_served(path: str) -> 
 
 async def test_text_of_nothing_but_a_marker_s_first_character_lets_others_be_served() -> None:
     """One search of a regular expression lets no other thread run: a text is searched in pieces."""
-    app = middleware(Backend(whole("<" * _SIZE), headers=[JSON_TYPE]))
+    app = middleware(Backend(completion("<" * _SIZE), headers=[JSON_TYPE]))
     client = Client(ask())
     await Client(ask()).run_with_others(middleware(TextBackend(["ok"])))  # imports
     longest, seconds = await standstill(client.run_with_others(app))
@@ -179,7 +172,7 @@ async def test_full_collections_wait_until_a_huge_request_is_answered(
         await asyncio.sleep(pause)
         seen.append(gc.get_threshold()[2])
         await send({"type": "http.response.start", "status": 200, "headers": [JSON_TYPE]})
-        await send({"type": "http.response.body", "body": whole("yes")})
+        await send({"type": "http.response.body", "body": completion("yes")})
 
     app = middleware(backend, faces=FACES)
     small = ask(stream=False) if path.endswith("completions") else messages("x")

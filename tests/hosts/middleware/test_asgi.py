@@ -42,7 +42,7 @@ from tests.helpers.fakes import TextBackend
 from tests.helpers.stream_rules import check_error, check_stream, check_whole
 from toolcall_middleware import FormatError, Settings, SettingsError, ToolCallMiddleware
 
-from ...response.streams import DONE, chunk, event, role, says, stream
+from ...response.streams import DONE, chunk, completion, event, role, says, stream
 
 FINISH = chunk({}, "stop")
 CALLING = stream(role(), *says("Let me see. ", "```json\n", CALL[:20], CALL[20:], "\n```"), FINISH)
@@ -346,7 +346,7 @@ async def test_answers_without_a_body_of_their_own_pass(status: int) -> None:
 async def test_an_answer_that_is_packed_all_the_same_is_unpacked(coding: bytes, streamed: bool) -> None:
     packs: dict[bytes, Any] = {b"deflate": zlib.compress, b"identity": bytes}
     pack = packs.get(coding, gzip.compress)
-    plain = CALLING if streamed else json.dumps(whole_answer(BLOCK)).encode()
+    plain = CALLING if streamed else completion(BLOCK)
     packed = pack(plain)
     headers = [SSE_TYPE if streamed else JSON_TYPE, (b"content-encoding", coding), (b"etag", b"1")]
     headers += [(b"content-length", str(len(packed)).encode())]
@@ -366,23 +366,16 @@ async def test_a_chunk_that_leaves_as_it_was_unpacked_leaves_unpacked() -> None:
     assert check_stream(made.body).only.content == "One two three four "
 
 
-def whole_answer(text: str) -> dict[str, Any]:
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    return {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-
-
 @pytest.mark.parametrize("kind", [JSON_TYPE, SSE_TYPE, (b"content-type", b"text/plain"), None])
 @pytest.mark.parametrize("size", [1, 10_000])
 async def test_content_types_are_not_believed(kind: tuple[bytes, bytes] | None, size: int) -> None:
     headers = [kind] if kind else []
-    for body in (CALLING, json.dumps(whole_answer(BLOCK)).encode(), b"\xef\xbb\xbf\r\n" + CALLING):
+    for body in (CALLING, completion(BLOCK), b"\xef\xbb\xbf\r\n" + CALLING):
         parts = [body[at : at + size] for at in range(0, len(body), size)]
         made = await Client(ask()).run(middleware(Backend(*parts, headers=headers)))
         assert len(check_stream(made.body.removeprefix(b"\xef\xbb\xbf")).only.calls) == 1
         assert made.headers["content-type"] == "text/event-stream"
-    whole = await Client(ask(stream=False)).run(
-        middleware(Backend(json.dumps(whole_answer(BLOCK)).encode(), headers=headers))
-    )
+    whole = await Client(ask(stream=False)).run(middleware(Backend(completion(BLOCK), headers=headers)))
     assert len(check_whole(whole.json).only.calls) == 1
 
 
@@ -433,7 +426,7 @@ async def test_an_app_that_listens_to_nobody_is_not_asked_again_for_a_client_tha
         tries += 1
         body = await read_body(receive)
         made.leave()
-        whole = Backend(json.dumps(whole_answer("no")).encode(), headers=[JSON_TYPE])
+        whole = Backend(completion("no"), headers=[JSON_TYPE])
         backend = Backend(stream(role(), *says("no"), FINISH)) if stream_it else whole
         await backend(scope, Client(body).receive, send)
 
@@ -628,7 +621,11 @@ async def test_fastapi_streams_are_stopped_and_whole_answers_read() -> None:
             for part in (*ONE_CALL, *MORE):
                 yield part
 
-        return StreamingResponse(generate(), media_type="text/event-stream") if body["stream"] else whole_answer(BLOCK)
+        return (
+            StreamingResponse(generate(), media_type="text/event-stream")
+            if body["stream"]
+            else json.loads(completion(BLOCK))
+        )
 
     app.add_middleware(ToolCallMiddleware, mode="prompt")
     for spec_version in ("2.3", "2.4"):

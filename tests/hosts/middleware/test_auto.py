@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.helpers.asgi_client import asked_on_each_face, post
 from tests.helpers.auto_backend import NO_PARSER, PROSE, TOOL, AutoBackend
 from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware import ToolCallMiddleware
@@ -23,16 +24,14 @@ def auto(backend: AutoBackend, **options: Any) -> ToolCallMiddleware:
     return ToolCallMiddleware(backend, mode="auto", format="json", **options)
 
 
-async def post(app: Any, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
+async def ask(app: Any, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
     body = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": [TOOL], **fields}
-    transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
-        return await client.post("/v1/chat/completions", json=body, headers=headers)
+    return await post(app, body, headers=headers)
 
 
 async def mode(app: Any, **fields: Any) -> tuple[str, list[str]]:
     """How a request was asked in the end, and the names of the calls in its answer."""
-    response = await post(app, **fields)
+    response = await ask(app, **fields)
     assert response.status_code == 200, response.text
     check = check_stream if response.headers["content-type"].startswith("text/event-stream") else check_whole
     choice = check(response.content, tools={"f"}, own_ids=False).choices[0]
@@ -75,20 +74,20 @@ async def test_the_first_request_goes_the_way_that_the_evidence_shows(
 async def test_what_is_known_is_of_the_model_and_not_of_the_client_its_tools_its_choice_or_its_stream() -> None:
     backend = AutoBackend(renders=False)
     app = auto(backend)
-    await post(app, {"authorization": "Bearer one"})
+    await ask(app, {"authorization": "Bearer one"})
     looked = len(backend.looked)
-    await post(app, {"authorization": "Bearer two"}, stream=True)
-    await post(app, tools=[TOOL, G], tool_choice="required")
+    await ask(app, {"authorization": "Bearer two"}, stream=True)
+    await ask(app, tools=[TOOL, G], tool_choice="required")
     assert len(backend.looked) == looked
     assert not any("tools" in body for body in backend.asked)
-    await post(app, model="another")
+    await ask(app, model="another")
     assert len(backend.looked) == 2 * looked
 
 
 async def test_requests_that_come_together_look_once() -> None:
     backend = AutoBackend(renders=False)
     app = auto(backend)
-    await asyncio.gather(*(post(app) for _ in range(5)))
+    await asyncio.gather(*(ask(app) for _ in range(5)))
     assert len(backend.looked) == 2
 
 
@@ -126,7 +125,7 @@ async def test_a_backend_that_cannot_be_asked_teaches_nothing(stream: bool) -> N
 
     served = ToolCallMiddleware(app, mode="auto", format="json")
     with pytest.raises(RuntimeError, match="it starts"):
-        await post(served, stream=stream)
+        await ask(served, stream=stream)
     broken.clear()
     assert await mode(served, stream=stream) == NATIVE
 
@@ -153,7 +152,7 @@ async def test_a_required_call_that_comes_by_prompt_alone_proves_that_native_doe
 async def test_a_required_call_that_comes_in_no_way_proves_nothing() -> None:
     backend = AutoBackend(talks=True)
     app = auto(backend, retries=0)
-    response = await post(app, tool_choice="required")
+    response = await ask(app, tool_choice="required")
     assert response.json()["error"]["code"] == "tool_choice_not_satisfied"
     assert await mode(app) == ("mode=native", [])
 
@@ -164,7 +163,7 @@ async def test_one_clients_refused_request_does_not_decide_for_others() -> None:
     app = auto(backend)
     assert await mode(app) == NATIVE
     backend.refusal = "tools[0].function.parameters: extra fields not permitted"
-    odd = await post(app, {"authorization": "Bearer odd"})
+    odd = await ask(app, {"authorization": "Bearer odd"})
     assert odd.headers["x-toolcall"].startswith("mode=prompt")
     backend.refusal = None
     assert await mode(app) == NATIVE
@@ -175,14 +174,9 @@ async def test_one_clients_refused_request_does_not_decide_for_others() -> None:
 async def test_the_other_apis_look_for_evidence_too(stream: bool) -> None:
     backend = AutoBackend(renders=False)
     app = auto(backend, faces="messages,responses")
-    schema = TOOL["function"]["parameters"]
-    fields = {"model": "m", "max_tokens": 99, "messages": [{"role": "user", "content": "Go."}], "stream": stream}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://app") as client:
-        asked = {**fields, "tools": [{"name": "f", "input_schema": schema}]}
-        messages = await client.post("/v1/messages", json=asked, headers={"anthropic-version": "2023-06-01"})
-        asked = {"model": "m", "input": "Go.", "tools": [{"type": "function", "name": "f", "parameters": schema}]}
-        responses = await client.post("/v1/responses", json={**asked, "stream": stream})
-    assert "tool_use" in messages.text
-    assert "function_call" in responses.text
+    bodies = asked_on_each_face("Go.", TOOL)
+    for path, sign in (("/v1/messages", "tool_use"), ("/v1/responses", "function_call")):
+        answer = await post(app, {**bodies[path], "stream": stream}, path)
+        assert sign in answer.text
+        assert PROSE not in answer.text
     assert len(backend.looked) == 2
-    assert PROSE not in messages.text + responses.text

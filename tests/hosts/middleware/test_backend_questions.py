@@ -18,18 +18,12 @@ from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.hosts.middleware import backend_questions
 from toolcall_middleware.usage.tokenizers.vocabularies import load
 
-from ...response.streams import DONE, chunk, role, says, stream
+from ...response.streams import DONE, chunk, completion, role, says, stream
 from ...usage.tiny import save_model
 
 FINISH = chunk({}, "stop")
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 TOKENIZED = b'{"count":%d,"max_model_len":99,"tokens":[1,2]}'
-
-
-def completion(text: str = "one two", **more: Any) -> bytes:
-    message = {"role": "assistant", "content": text}
-    body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
-    return json.dumps({**body, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}], **more}).encode()
 
 
 class Engine:
@@ -106,7 +100,7 @@ async def usage_of(engine: Engine, client: Client, app: ToolCallMiddleware | Non
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("tools", [True, False])
 async def test_a_backend_like_vllm_counts_messages_and_text(streamed: bool, tools: bool) -> None:
-    engine = Engine(answer=None if streamed else completion())
+    engine = Engine(answer=None if streamed else completion("one two"))
     usage = await usage_of(engine, asking(streamed=streamed, tools=tools))
     # The end of the answer is a token, too.
     assert usage == {"prompt_tokens": 100, "completion_tokens": 3, "total_tokens": 103}
@@ -159,8 +153,8 @@ async def test_a_backend_that_counts_is_not_asked() -> None:
     for engine, client in (
         (Engine(answer=counted), asking()),
         (Engine(answer=counted), asking(tools=False)),
-        (Engine(answer=completion(usage=USAGE)), asking(streamed=False)),
-        (Engine(answer=completion(usage=USAGE)), asking(streamed=False, tools=False)),
+        (Engine(answer=completion("one two", usage=USAGE)), asking(streamed=False)),
+        (Engine(answer=completion("one two", usage=USAGE)), asking(streamed=False, tools=False)),
     ):
         assert await usage_of(engine, client) == USAGE
         assert engine.asked == []
@@ -267,7 +261,7 @@ async def test_a_long_prompt_is_counted_in_a_thread(
         threads.add(threading.get_ident())
         return real(text)
 
-    app = ToolCallMiddleware(Engine(answer=None if streamed else completion()), tokenizer=tokenizer)
+    app = ToolCallMiddleware(Engine(answer=None if streamed else completion("one two")), tokenizer=tokenizer)
     monkeypatch.setattr(load(tokenizer), "_one", one)
     engine = Engine()
     short = await usage_of(engine, asking(streamed=streamed, tools=False), app)
@@ -325,7 +319,7 @@ def answered(*parts: bytes, status: int = 200, headers: Any = (JSON_TYPE,), more
     ]
 
 
-COUNTED = completion(usage=USAGE)
+COUNTED = completion("one two", usage=USAGE)
 
 
 @pytest.mark.parametrize(
@@ -333,19 +327,19 @@ COUNTED = completion(usage=USAGE)
     [
         (answered(COUNTED), False),
         (answered(COUNTED[:50], COUNTED[50:], b""), False),
-        (answered(completion(), status=201), False),
-        (answered(completion(), headers=[(b"content-type", b"text/plain")]), False),
-        (answered(completion(), headers=[JSON_TYPE, (b"content-encoding", b"gzip")]), False),
+        (answered(completion("one two"), status=201), False),
+        (answered(completion("one two"), headers=[(b"content-type", b"text/plain")]), False),
+        (answered(completion("one two"), headers=[JSON_TYPE, (b"content-encoding", b"gzip")]), False),
         (answered(b'{"choices": []}'), False),
         (answered(b'{"choices": [{"message": 5}]}'), False),
         (answered(b"[1]"), False),
         (answered(b""), False),
         (answered(b"x" * (9 << 20)), False),
         (answered(completion("x" * (5 << 20)), b"y" * (5 << 20)), False),
-        (answered(completion()[:40], more=True), False),
-        (answered(completion()[:40], more=True), True),
+        (answered(completion("one two")[:40], more=True), False),
+        (answered(completion("one two")[:40], more=True), True),
         (answered(stream(role(), FINISH), headers=[SSE_TYPE]), False),
-        ([*answered(completion())[:1], {"type": "http.response.pathsend", "path": "/x"}], False),
+        ([*answered(completion("one two"))[:1], {"type": "http.response.pathsend", "path": "/x"}], False),
     ],
     ids=range(15),
 )
@@ -363,7 +357,7 @@ async def test_messages_pass_as_they_came_where_nothing_is_to_be_added(messages:
 
 @pytest.mark.parametrize("given", [{}, {"usage": None}, {"usage": {"prompt_tokens": 0, "completion_tokens": 0}}])
 async def test_a_whole_answer_without_numbers_gets_them_where_an_operator_counts(given: Any, tmp_path: Path) -> None:
-    body = completion(odd=1.0, **given)
+    body = completion("one two", odd=1.0, **given)
     headers = [JSON_TYPE, (b"Content-Length", str(len(body)).encode()), (b"x-odd", b"1")]
     app = ToolCallMiddleware(Passing(*answered(body, headers=headers)), tokenizer=f"hf:{save_model(tmp_path)}")
     made = await Client(ask(tools=(), stream=False)).run(app)
@@ -377,7 +371,7 @@ async def test_a_whole_answer_without_numbers_gets_them_where_an_operator_counts
 
 async def test_headers_that_tell_of_the_old_bytes_go_where_usage_is_added() -> None:
     old = [(b"ETag", b"1"), (b"Content-MD5", b"2"), (b"Digest", b"3"), (b"content-digest", b"4"), (b"x-odd", b"5")]
-    app = ToolCallMiddleware(Passing(*answered(completion(), headers=[JSON_TYPE, *old])), usage="count")
+    app = ToolCallMiddleware(Passing(*answered(completion("one two"), headers=[JSON_TYPE, *old])), usage="count")
     made = await Client(ask(tools=(), stream=False)).run(app)
     assert made.json["usage"]["completion_tokens"] == 2
     assert made.headers["x-odd"] == "5"
@@ -402,7 +396,7 @@ async def test_a_count_of_ones_own_replaces_the_backends() -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"usage": "backend", "tokenizer": "upstream"}, {"usage": "off"}])
 async def test_nothing_is_looked_at_where_nobody_said_how_to_count(settings: dict[str, Any]) -> None:
-    messages = answered(completion())
+    messages = answered(completion("one two"))
     made = await Client(ask(tools=(), stream=False)).run(ToolCallMiddleware(Passing(*messages), **settings))
     assert all(got is sent for got, sent in zip(made.got, messages, strict=True))
 
@@ -473,7 +467,7 @@ def test_a_tokenizer_that_is_not_there_is_an_error_at_start() -> None:
 
 async def test_the_injection_is_told_where_an_extension_field_is(tmp_path: Path) -> None:
     tokenizer = f"hf:{save_model(tmp_path)}"
-    for engine, streamed in ((Engine(), True), (Engine(answer=completion(usage=USAGE)), False)):
+    for engine, streamed in ((Engine(), True), (Engine(answer=completion("one two", usage=USAGE)), False)):
         app = ToolCallMiddleware(engine, tokenizer=tokenizer, extension_field="_toolcall")
         made = await asking(streamed=streamed).run(app)
         if streamed:
@@ -552,7 +546,7 @@ async def test_choices_are_asked_for_each_by_itself() -> None:
 
 
 async def test_a_native_backends_tools_are_counted_with_the_prompt(tmp_path: Path) -> None:
-    engine = Engine(answer=completion())
+    engine = Engine(answer=completion("one two"))
     await usage_of(engine, asking(streamed=False), mode="native")
     assert engine.asked[0][1]["tools"] == engine.chats[0]["tools"]
     template = "{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% endfor %}"

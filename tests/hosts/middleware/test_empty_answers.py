@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.helpers.asgi_client import asked_on_each_face, post
 from tests.helpers.auto_backend import TOOL
 from tests.helpers.fakes import Answer, Quirks, TextBackend, write_calls
 from tests.helpers.stream_rules import check_stream, check_whole
@@ -19,11 +20,8 @@ ASKED = {"role": "assistant", "content": None, "tool_calls": [
 HISTORY = [{"role": "user", "content": "Go."}, ASKED, {"role": "tool", "tool_call_id": "call_a", "content": "42"}]
 
 
-async def post(app: Any, path: str = "/v1/chat/completions", **fields: Any) -> httpx.Response:
-    body = {"model": "m", "messages": HISTORY, "tools": [TOOL], **fields}
-    headers = {"anthropic-version": "2023-06-01"}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://app") as client:
-        return await client.post(path, json=body, headers=headers)
+async def ask(app: Any, **fields: Any) -> httpx.Response:
+    return await post(app, {"model": "m", "messages": HISTORY, "tools": [TOOL], **fields})
 
 
 def said(response: httpx.Response) -> tuple[str | None, list[str]]:
@@ -40,7 +38,7 @@ async def test_an_empty_answer_is_asked_for_once_more(
     second: str, expected: tuple[str | None, list[str]], stream: bool, mode: str
 ) -> None:
     backend = TextBackend(["", second])
-    response = await post(ToolCallMiddleware(backend, mode=mode), stream=stream)
+    response = await ask(ToolCallMiddleware(backend, mode=mode), stream=stream)
     assert said(response) == expected
     assert "; retried=1" in response.headers["x-toolcall"]
     *before, answer, note = backend.last.body["messages"]
@@ -52,7 +50,7 @@ async def test_an_empty_answer_is_asked_for_once_more(
 @pytest.mark.parametrize("stream", [False, True])
 async def test_it_is_asked_once(stream: bool) -> None:
     backend = TextBackend(["", "", "Never."])
-    response = await post(ToolCallMiddleware(backend, retries=3), stream=stream)
+    response = await ask(ToolCallMiddleware(backend, retries=3), stream=stream)
     text, calls = said(response)
     assert (text or "", calls) == ("", [])
     assert len(backend.bodies) == 2
@@ -62,7 +60,7 @@ async def test_it_is_asked_once(stream: bool) -> None:
 async def test_usage_is_of_both(stream: bool) -> None:
     backend = TextBackend(["", "It is 42."])
     options: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream else {}
-    response = await post(ToolCallMiddleware(backend), stream=stream, **options)
+    response = await ask(ToolCallMiddleware(backend), stream=stream, **options)
     check = check_stream(response.content, include_usage=True) if stream else check_whole(response.content)
     assert check.usage is not None
     words = [sum(len(str(message["content"]).split()) for message in body["messages"]) for body in backend.bodies]
@@ -81,7 +79,7 @@ async def test_usage_is_of_both(stream: bool) -> None:
 )
 async def test_other_empty_answers_are_given(settings: Any, fields: Any, answer: Any, stream: bool) -> None:
     backend = TextBackend([answer, "Never."])
-    response = await post(ToolCallMiddleware(backend, **settings), stream=stream, **fields)
+    response = await ask(ToolCallMiddleware(backend, **settings), stream=stream, **fields)
     assert response.status_code == 200
     assert "Never" not in response.text
     assert "retried" not in response.headers["x-toolcall"]
@@ -92,7 +90,7 @@ async def test_other_empty_answers_are_given(settings: Any, fields: Any, answer:
 async def test_what_has_been_sent_is_not_taken_back() -> None:
     """A comment keeps a slow stream alive: its client has the beginning of an answer."""
     backend = TextBackend(["", "Never."], quirks=Quirks(comments=True))
-    response = await post(ToolCallMiddleware(backend), stream=True)
+    response = await ask(ToolCallMiddleware(backend), stream=True)
     assert len(backend.bodies) == 1
     check_stream(response.content)
 
@@ -101,24 +99,15 @@ async def test_what_has_been_sent_is_not_taken_back() -> None:
 @pytest.mark.parametrize("validate", ["retry", "error"])
 async def test_it_is_asked_again_where_calls_are_checked_too(stream: bool, validate: str) -> None:
     backend = TextBackend(["", CALL])
-    response = await post(ToolCallMiddleware(backend, validate_arguments=validate), stream=stream)
+    response = await ask(ToolCallMiddleware(backend, validate_arguments=validate), stream=stream)
     assert said(response) == (None, ["f"])
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_the_other_apis_ask_again_too(stream: bool) -> None:
-    schema = TOOL["function"]["parameters"]
-    hi: Any = [{"role": "user", "content": "Go."}]
+async def test_the_other_apis_ask_again_too(path: str, stream: bool) -> None:
     backend = TextBackend(["", "It is 42."], chunk_size=None)
-    asked = {"max_tokens": 99, "messages": hi, "tools": [{"name": "f", "input_schema": schema}], "stream": stream}
-    response = await post(ToolCallMiddleware(backend), "/v1/messages", **asked)
-    assert "t is 42." in response.text
-    backend = TextBackend(["", "It is 42."], chunk_size=None)
-    tools = [{"type": "function", "name": "f", "parameters": schema}]
-    body = {"model": "m", "input": "Go.", "tools": tools, "stream": stream}
-    async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(app=ToolCallMiddleware(backend)), base_url="http://app"
-    ) as client:
-        response = await client.post("/v1/responses", json=body)
+    body = {**asked_on_each_face("Go.", TOOL)[path], "stream": stream}
+    response = await post(ToolCallMiddleware(backend), body, path)
     assert "t is 42." in response.text
     assert "; retried=1" in response.headers["x-toolcall"]

@@ -5,20 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from tests.helpers.asgi_client import asked_on_each_face, post
 from tests.helpers.fakes import Refusal, TextBackend
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.upstream.negotiation import OPTIONAL
 
 from ..proxy.routing import said
 
-SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}}
-HI = [{"role": "user", "content": "Hi"}]
-CHAT = {"model": "m", "messages": HI, "tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}]}
-MESSAGES = {"model": "m", "messages": HI, "max_tokens": 99, "tools": [{"name": "f", "input_schema": SCHEMA}]}
-RESPONSES = {"model": "m", "input": "Hi", "tools": [{"type": "function", "name": "f", "parameters": SCHEMA}]}
+TOOL = {"function": {"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}}}}
+CHAT, MESSAGES, RESPONSES = asked_on_each_face("Hi", {"type": "function", **TOOL}).values()
 ASKED = [
     ("/v1/chat/completions", CHAT | {"reasoning_effort": "xhigh"}, "reasoning_effort"),
     ("/v1/chat/completions", CHAT | {"top_k": 5}, "top_k"),
@@ -31,12 +28,6 @@ ASKED = [
 ]
 
 
-async def post(app: Any, path: str, body: dict[str, Any], key: str = "one") -> httpx.Response:
-    headers = {"anthropic-version": "2023-06-01", "authorization": f"Bearer {key}"}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://app") as client:
-        return await client.post(path, json=body, headers=headers)
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("path", "body", "field"), ASKED)
 async def test_a_field_that_is_refused_by_name_is_left_out_and_remembered(
@@ -45,7 +36,7 @@ async def test_a_field_that_is_refused_by_name_is_left_out_and_remembered(
     backend = TextBackend(lambda _body: "Hello.", refused_fields=[field], chunk_size=None)
     app = ToolCallMiddleware(backend)
     for _ in range(2):
-        answer = await post(app, path, {**body, "stream": stream})
+        answer = await post(app, {**body, "stream": stream}, path)
         assert answer.status_code == 200, answer.text
         assert "Hello." in said(answer)
     assert [field in seen for seen in backend.bodies] == [True, False, False]
@@ -57,7 +48,7 @@ async def test_another_client_is_asked_with_its_field() -> None:
     backend = TextBackend(lambda _body: "Hello.", refused_fields=["top_k"])
     app = ToolCallMiddleware(backend)
     for key in ("one", "two"):
-        assert (await post(app, "/v1/chat/completions", CHAT | {"top_k": 5}, key)).status_code == 200
+        assert (await post(app, CHAT | {"top_k": 5}, headers={"authorization": key})).status_code == 200
     assert ["top_k" in seen for seen in backend.bodies] == [True, False, True, False]
 
 
@@ -67,7 +58,7 @@ async def test_all_fields_that_an_error_names_are_left_out_at_once() -> None:
         return Refusal(422, {"detail": [{"loc": ["body", name], "msg": "extra"} for name in odd]}) if odd else "Hello."
 
     backend = TextBackend(model)
-    answer = await post(ToolCallMiddleware(backend), "/v1/chat/completions", CHAT | {"top_k": 5, "verbosity": "low"})
+    answer = await post(ToolCallMiddleware(backend), CHAT | {"top_k": 5, "verbosity": "low"})
     assert answer.status_code == 200
     assert len(backend.bodies) == 2
 
@@ -81,7 +72,7 @@ async def test_the_field_goes_before_the_tools() -> None:
         return "Hello."
 
     backend = TextBackend(model)
-    await post(ToolCallMiddleware(backend, mode="native"), "/v1/chat/completions", CHAT | {"reasoning_effort": "low"})
+    await post(ToolCallMiddleware(backend, mode="native"), CHAT | {"reasoning_effort": "low"})
     assert [("reasoning_effort" in body, "tools" in body) for body in backend.bodies] == [(True, True), (False, True)]
 
 
@@ -92,14 +83,14 @@ async def test_the_field_goes_before_the_tools() -> None:
 async def test_other_refusals_are_the_clients(status: int, message: str) -> None:
     backend = TextBackend(lambda _body: Refusal(status, {"error": {"message": message}}))
     app = ToolCallMiddleware(backend)
-    answer = await post(app, "/v1/chat/completions", CHAT | {"temperature": 5, "top_k": 5})
+    answer = await post(app, CHAT | {"temperature": 5, "top_k": 5})
     assert (answer.status_code, answer.json()["error"]["message"]) == (status, message)
     assert len(backend.bodies) == 1
 
 
 async def test_a_field_that_the_client_did_not_send_changes_nothing() -> None:
     backend = TextBackend(lambda _body: Refusal(400, {"error": {"message": "top_k is refused"}}))
-    assert (await post(ToolCallMiddleware(backend), "/v1/chat/completions", CHAT)).status_code == 400
+    assert (await post(ToolCallMiddleware(backend), CHAT)).status_code == 400
     assert len(backend.bodies) == 1
 
 
@@ -107,7 +98,7 @@ async def test_a_refusal_with_the_field_left_out_is_told_as_it_is_and_nothing_is
     backend = TextBackend(lambda _body: Refusal(400, {"error": {"message": "top_k, or anything else"}}))
     app = ToolCallMiddleware(backend)
     for _ in range(2):
-        assert (await post(app, "/v1/chat/completions", CHAT | {"top_k": 5})).status_code == 400
+        assert (await post(app, CHAT | {"top_k": 5})).status_code == 400
     assert ["top_k" in seen for seen in backend.bodies] == [True, False, True, False]
 
 
@@ -159,14 +150,14 @@ async def test_the_limit_of_another_apis_request_is_lowered_to_the_room_there_is
     }
     for path, body in asked.items():
         backend = refusing(message)
-        answer = await post(ToolCallMiddleware(backend), path, body)
+        answer = await post(ToolCallMiddleware(backend), body, path)
         assert answer.status_code == (200 if len(limits) > 1 else 400)
         assert [seen.get("max_tokens") for seen in backend.bodies] == limits
 
 
 async def test_a_chat_completions_own_limit_is_the_clients_word() -> None:
     backend = refusing(OPENAI)
-    answer = await post(ToolCallMiddleware(backend), "/v1/chat/completions", CHAT | {"max_tokens": 32000})
+    answer = await post(ToolCallMiddleware(backend), CHAT | {"max_tokens": 32000})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
     assert len(backend.bodies) == 1
 

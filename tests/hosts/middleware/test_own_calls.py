@@ -10,7 +10,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.helpers.asgi_client import Backend
+from tests.helpers.asgi_client import Backend, post
 from toolcall_middleware import ToolCallMiddleware
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -49,8 +49,7 @@ class Agent:
 
 
 async def ask(app: Any, body: dict[str, Any], path: str = "/v1/chat/completions") -> httpx.Response:
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
-        return await client.post(path, json={"model": "m", **body}, headers={"authorization": "Bearer t"})
+    return await post(app, {"model": "m", **body}, path, {"authorization": "Bearer t"})
 
 
 BODIES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.helpers.asgi_client import asked_on_each_face, post
 from tests.helpers.completions_fake import CompletionsBackend
 from tests.helpers.fakes import serve
 from toolcall_middleware import SettingsError, ToolCallMiddleware
@@ -19,7 +20,7 @@ from toolcall_middleware.upstream.raw_prompt import PendingPrompt
 
 from ...formats.template import templates
 
-TOOL = {
+TOOL: dict[str, Any] = {
     "type": "function",
     "function": {
         "name": "look_up",
@@ -61,9 +62,7 @@ def asked(**fields: Any) -> dict[str, Any]:
 
 async def ask(backend: CompletionsBackend, template: str, body: dict[str, Any], **settings: Any) -> httpx.Response:
     values = {"format": "template", "template": template, "send": "completions", **settings}
-    app = ToolCallMiddleware(backend.app, **values)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
-        return await client.post("/v1/chat/completions", json=body)
+    return await post(ToolCallMiddleware(backend.app, **values), body)
 
 
 def deltas(text: str) -> list[dict[str, Any]]:
@@ -323,21 +322,14 @@ def test_a_template_that_renders_nothing_is_an_error_at_start(tmp_path: Path) ->
 async def test_the_other_faces_are_answered_too(template: str) -> None:
     backend = CompletionsBackend(CALL)
     app = ToolCallMiddleware(backend.app, template=template, send="completions", faces="messages,responses")
-    tool = {"name": "look_up", "input_schema": TOOL["function"]["parameters"]}  # type: ignore[index]
-    messages = [{"role": "user", "content": "Paris?"}]
-    headers = {"anthropic-version": "2023-06-01"}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
-        body = {"model": "m", "max_tokens": 50, "messages": messages, "tools": [tool]}
-        one = await client.post("/v1/messages", json=body, headers=headers)
-        del body["tools"]
-        plain = await client.post("/v1/messages", json=body, headers=headers)
-        other = await client.post(
-            "/v1/responses",
-            json={"model": "m", "input": "Paris?", "tools": [{"type": "function", **TOOL["function"]}]},  # type: ignore[dict-item]
-        )
+    _, messages, responses = asked_on_each_face("Paris?", TOOL).values()
+    one = await post(app, messages, "/v1/messages")
+    del messages["tools"]
+    plain = await post(app, messages, "/v1/messages")
+    other = await post(app, responses, "/v1/responses")
     assert one.json()["content"][0]["input"] == {"city": "Paris"}
     assert other.json()["output"][0]["type"] == "function_call"
-    assert [each["max_tokens"] for each in backend.asked] == [50, None]
+    assert [each["max_tokens"] for each in backend.asked] == [99, None]
     assert plain.json()["content"][0]["text"] == "a chat"  # nothing of tools: as a chat completion passes
 
 
@@ -401,8 +393,7 @@ async def test_writing_the_prompt_is_work_of_ours_and_no_time_of_the_backends(
     backend = CompletionsBackend(CALL)
     app = ToolCallMiddleware(backend.app, format="template", template=template, send="completions")
     app._observers = Observers([Observer()])
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
-        assert (await client.post("/v1/chat/completions", json=asked(stream=True))).status_code == 200
+    assert (await post(app, asked(stream=True))).status_code == 200
     (report,) = reports
     (attempt,) = report.attempts
     assert report.own >= 0.3

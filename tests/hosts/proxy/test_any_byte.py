@@ -7,7 +7,6 @@ proxy alone and by the middleware in front of it.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -30,7 +29,7 @@ from toolcall_middleware import ToolCallError
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
-from ...response.streams import DONE, HEAD, chunk, event, role, says
+from ...response.streams import DONE, chunk, completion, event, role, says
 from .proxy_servers import PATIENCE, raw_upstream, read_request
 
 ARGUMENTS = '{"city": "Paris"}'
@@ -50,10 +49,7 @@ NATIVE = [
     event(chunk({}, "tool_calls")),
     DONE,
 ]
-MESSAGE = {"role": "assistant", "content": f"{PROSE}```json\n{CALL}\n```"}
-WHOLE = json.dumps(
-    {**HEAD, "object": "chat.completion", "choices": [{"index": 0, "message": MESSAGE, "finish_reason": "stop"}]}
-).encode()
+WHOLE = completion(f"{PROSE}```json\n{CALL}\n```")
 
 
 class EngineDiedError(Exception):

@@ -15,6 +15,9 @@ import pytest
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
+from ...response.streams import chunk as delta
+from ...response.streams import completion
+from ...response.streams import event as sse
 from .proxy_servers import PATIENCE, chunk, client_of, raw_upstream, says, serving
 
 CALL = '{"tool_calls": [{"name": "add", "arguments": {"a": 1}}]}'
@@ -28,15 +31,7 @@ def request(**more: Any) -> dict[str, Any]:
 
 
 def event(text: str) -> bytes:
-    delta = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
-    return chunk(b"data: " + json.dumps({**delta, "choices": [choice]}).encode() + b"\n\n")
-
-
-def whole(text: str) -> bytes:
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    body = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-    return json.dumps(body).encode()
+    return chunk(sse(delta({"role": "assistant", "content": text})))
 
 
 @contextlib.asynccontextmanager
@@ -47,7 +42,7 @@ async def proxy(upstream: str, *, patience: float = PATIENCE) -> AsyncIterator[h
 
 
 async def test_a_text_only_upstream_answers_with_calls() -> None:
-    upstream = says(WHOLE_HEAD % len(whole(CALL)), whole(CALL))
+    upstream = says(WHOLE_HEAD % len(completion(CALL)), completion(CALL))
     async with raw_upstream(upstream) as address, proxy(address) as client:
         answer = await client.post("/v1/chat/completions", json=request())
     call = answer.json()["choices"][0]["message"]["tool_calls"][0]
@@ -102,7 +97,7 @@ async def test_the_upstream_stops_when_nothing_more_is_wanted(leaves: bool) -> N
         assert text.endswith("data: [DONE]\n\n")
 
 
-WHOLE = whole(CALL)
+WHOLE = completion(CALL)
 OK_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 EARLY = b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n"
 GZIPPED = gzip.compress(WHOLE)

@@ -38,7 +38,7 @@ from tests.helpers.fakes import Answer, Quirks, TextBackend
 from tests.helpers.stream_rules import Answered, check_error, check_stream, check_whole
 from toolcall_middleware import ToolCallError
 
-from ...response.streams import DONE, HEAD, chunk, event, role, says, stream
+from ...response.streams import DONE, HEAD, chunk, completion, event, role, says, stream
 
 FINISH = chunk({}, "stop")
 HTML = b"<html><body>Bad Gateway</body></html>"
@@ -394,15 +394,11 @@ async def test_a_packed_bomb_is_not_unpacked() -> None:
 
 
 async def test_a_wrong_length_is_corrected() -> None:
-    whole = json.dumps({**HEAD, "object": "chat.completion", "choices": [_choice(BLOCK)]}).encode()
+    whole = completion(BLOCK)
     for length in (b"1", b"99999", b"x"):
         backend = Backend(whole, headers=[JSON_TYPE, (b"content-length", length)])
         made = await Client(ask(stream=False)).run(middleware(backend))
         assert len(check_whole(made.json).only.calls) == 1
-
-
-def _choice(text: str) -> dict[str, Any]:
-    return {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
 
 
 # -- refusals of the backend ---------------------------------------------------------------------------------------
@@ -661,17 +657,12 @@ async def test_a_second_try_that_is_refused_is_the_backends_word() -> None:
     assert (made.status, check_error(made.json)["message"]) == (500, "the script is used up")
 
 
-WHOLE = [
-    json.dumps({**HEAD, "object": "chat.completion", "choices": [_choice(text)]}).encode() for text in ("no", BLOCK)
-]
+NO = {SSE_TYPE: stream(role(), *says("no"), FINISH), JSON_TYPE: completion("no")}
 
 
-@pytest.mark.parametrize("first", [stream(role(), *says("no"), FINISH), WHOLE[0]], ids=["stream", "whole"])
-async def test_a_second_try_is_read_as_what_it_is_whatever_the_first_was(first: bytes) -> None:
-    answers = [
-        Backend(first, headers=[JSON_TYPE if first is WHOLE[0] else SSE_TYPE]),
-        Backend(WHOLE[1], headers=[JSON_TYPE]),
-    ]
+@pytest.mark.parametrize("first", NO, ids=["stream", "whole"])
+async def test_a_second_try_is_read_as_what_it_is_whatever_the_first_was(first: tuple[bytes, bytes]) -> None:
+    answers = [Backend(NO[first], headers=[first]), Backend(completion(BLOCK), headers=[JSON_TYPE])]
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await answers.pop(0)(scope, receive, send)
