@@ -15,10 +15,9 @@ from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.chunk import Choices
+from toolcall_middleware.response.chunk import MAX_UNLIKE, Choices
 from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.usage.meter import UsageMeter
-from toolcall_middleware.usage.text_chunk import MAX_UNLIKE
 
 from .streams import DONE, HEAD, chat_stream, chunk, event
 

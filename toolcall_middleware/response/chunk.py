@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,7 +18,6 @@ from ..errors import ToolCallError
 from ..formats.base import StreamParser
 from ..formats.unparsed_calls import rest_of, unparsed_calls
 from ..usage.meter import ENDED, UsageMeter
-from ..usage.text_chunk import MAX_UNLIKE, read_by_type
 from ..wire import openai
 from ..wire.openai import Fields, Shape, Shell, with_plain_content
 from ..wire.sse import ServerEvent
@@ -368,6 +367,43 @@ class ChunkHead:
 
 
 _NO_FIELDS: Fields = {}
+MAX_UNLIKE = 16
+"""Chunks in a row of which none was like the one before: then none is remembered any more, for it costs to do so."""
+
+
+class TypedDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A delta that holds nothing but text."""
+
+    content: str
+    role: str | None = None
+    refusal: None = None
+    reasoning: None = None
+    reasoning_content: None = None
+    tool_calls: None = None
+    function_call: None = None
+
+
+class TypedChoice(msgspec.Struct, gc=False):
+    """A choice that goes on. What stands beside, such as logprobs, is the client's alone."""
+
+    index: int
+    delta: TypedDelta
+    finish_reason: Literal[""] | None = None
+
+
+class TypedChunk(msgspec.Struct, gc=False):
+    """A chunk that holds some text and nothing else. What stands beside is the client's alone."""
+
+    choices: tuple[TypedChoice]
+    usage: None = None
+    error: None = None
+
+
+read_by_type: Callable[[bytes], TypedChunk] = msgspec.json.Decoder(TypedChunk).decode
+"""Reads a chunk that holds some text and nothing else, as nearly all of an answer do: for streams in which no two chunks
+are alike, because each has logprobs or another number beside its text. Raises one of `openai.FAILURES` for others.
+"""
+
 Frame = tuple[bytes, bytes]
 """The bytes of an event before and after a JSON string in it."""
 

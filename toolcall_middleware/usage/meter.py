@@ -80,7 +80,7 @@ class UsageMeter:
     spends: `spent` will be called. `limit`: how many tokens an answer may have, where that is of interest.
     """
 
-    __slots__ = ("_ask", "_attempt", "_attempts", "_count", "_spends", "_tokenizer", "extension", "known", "limit")
+    __slots__ = ("_ask", "_attempt", "_count", "_spends", "_tokenizer", "attempts", "extension", "known", "limit")
 
     def __init__(
         self,
@@ -99,8 +99,8 @@ class UsageMeter:
         self._count = count
         self._tokenizer = tokenizer
         self._ask = ask
-        self._attempts: list[Attempt] = []
         self._attempt = Attempt()
+        self.attempts = [self._attempt]
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class UsageMeter:
         if not _is_count(usage.get("completion_tokens")):
             return False
         one.backend, one.prompt, one.completion = usage, None, None
-        if self._attempts or one.injected or (self._count and (one.wants_prompt or one.wants_completion)):
+        if len(self.attempts) > 1 or one.injected or (self._count and (one.wants_prompt or one.wants_completion)):
             return False
         return isinstance(usage.get("prompt_tokens"), int) and _has_total(usage)
 
@@ -205,15 +205,10 @@ class UsageMeter:
 
     def next_attempt(self) -> None:
         """This attempt is over and another one follows."""
-        self._attempts.append(self._attempt)
         self._attempt = Attempt()
+        self.attempts.append(self._attempt)
 
     # -- what is counted -------------------------------------------------------------------------------------------
-
-    @property
-    def attempts(self) -> list[Attempt]:
-        """All of them, the last one too."""
-        return [*self._attempts, self._attempt]
 
     @property
     def will_estimate(self) -> bool:

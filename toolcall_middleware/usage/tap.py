@@ -10,7 +10,9 @@ from ..wire import openai
 from ..wire.openai import Fields, Shape
 from ..wire.sse import EventReader, ServerEvent, TooLargeError
 from .meter import ENDED, UsageMeter, usage_chunk
-from .text_chunk import MAX_UNLIKE, read_by_type
+
+_MAX_UNLIKE = 16
+"""Chunks in a row of which none was like the one before: then none is remembered any more, for it costs to do so."""
 
 
 class UsageTap:
@@ -87,20 +89,8 @@ class UsageTap:
         self._unlike = 0
         return True
 
-    def _is_text(self, data: bytes) -> bool:
-        """Whether a chunk of which no two are alike says nothing but text; then that is noted."""
-        try:
-            said = read_by_type(data).choices[0]
-        except openai.FAILURES:
-            return False
-        self._shape = None  # of one choice, where several take turns
-        self._meter.wrote(said.delta.content, said.index)
-        return True
-
     def _event(self, event: ServerEvent) -> bytes:
         if event.data is None or not self._looking or self._is_like(event.raw):
-            return event.raw
-        if self._unlike >= MAX_UNLIKE and self._is_text(event.data):
             return event.raw
         if event.data.strip() == b"[DONE]":
             self._looking = False
@@ -146,7 +136,7 @@ class UsageTap:
         if not text:
             return
         self._meter.wrote(text, index)
-        if alone and not beside and self._unlike < MAX_UNLIKE and openai.is_null(choice.get("finish_reason")):
+        if alone and not beside and self._unlike < _MAX_UNLIKE and openai.is_null(choice.get("finish_reason")):
             self._unlike += 1
             shape = Shape.of(data, delta["content"])
             self._shape = None if shape is None else shape.in_event(raw, data)
