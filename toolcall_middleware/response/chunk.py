@@ -400,7 +400,7 @@ class TypedChunk(msgspec.Struct, gc=False):
 
 
 read_by_type: Callable[[bytes], TypedChunk] = msgspec.json.Decoder(TypedChunk).decode
-"""Reads a chunk that holds some text and nothing else, as nearly all of an answer do: for streams in which no two chunks
+"""Reads a chunk that holds some text and nothing else, as most of an answer do: for streams in which no two of them
 are alike, because each has logprobs or another number beside its text. Raises one of `openai.FAILURES` for others.
 """
 
