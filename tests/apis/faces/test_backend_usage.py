@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 
 from tests.apis.faces.asking import body_of, chat_tool, post
+from tests.apis.responses import chat
+from tests.helpers.asgi_client import JSON_TYPE, Backend
 from toolcall_middleware import ToolCallMiddleware
 
 XAI = {
@@ -18,38 +18,23 @@ XAI = {
     "total_tokens": 354,
     "completion_tokens_details": {"reasoning_tokens": 340},
 }
-HEAD = {"id": "x", "created": 1, "model": "m"}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
-class Counted:
+def counts(last: dict[str, Any], *, stream: bool, with_choice: bool = False) -> Backend:
     """A backend whose answer ends in `last`: the fields of the last event, or of the whole answer."""
-
-    def __init__(self, last: dict[str, Any], *, with_choice: bool = False) -> None:
-        self.last = last
-        self.with_choice = with_choice
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body = json.loads(await Request(scope, receive).body())
-        await self._answer(stream=bool(body.get("stream")))(scope, receive, send)
-
-    def _answer(self, *, stream: bool) -> Response:
-        if not stream:
-            choice = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
-            return JSONResponse({**HEAD, "object": "chat.completion", "choices": [choice], **self.last})
-        finish = {"index": 0, "delta": {}, "finish_reason": "stop"}
-        events: list[dict[str, Any]] = [
-            {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hi"}, "finish_reason": None}]},
-            *([] if self.with_choice else [{"choices": [finish]}]),
-            {"choices": [finish] if self.with_choice else [], **self.last},
-        ]
-        lines = [json.dumps({**HEAD, "object": "chat.completion.chunk", **event}) for event in events]
-        return Response("".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]), media_type="text/event-stream")
+    if not stream:
+        made = json.loads(chat.whole("Hi"))
+        del made["usage"]
+        return Backend(json.dumps({**made, **last}).encode(), headers=[JSON_TYPE])
+    finish = {"index": 0, "delta": {}, "finish_reason": "stop"}
+    end = chat.event({**chat.HEAD, "choices": [finish] if with_choice else [], **last}) + b"data: [DONE]\n\n"
+    return Backend(chat.stream(chat.text("Hi"), None if with_choice else "stop", usage=None, done=False) + end)
 
 
-async def usage_of(face: str, backend: Counted, *, stream: bool) -> dict[str, Any]:
+async def usage_of(face: str, last: dict[str, Any], *, stream: bool, with_choice: bool = False) -> dict[str, Any]:
     """What the client is told."""
-    app = ToolCallMiddleware(backend, faces="chat,messages,responses")
+    app = ToolCallMiddleware(counts(last, stream=stream, with_choice=with_choice), faces="chat,messages,responses")
     asks: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream and face == "chat" else {}
     answer = await post(app, face, body_of(face, chat_tool("lookup", SCHEMA), stream=stream, **asks))
     assert answer.status_code == 200, answer.text
@@ -66,7 +51,7 @@ async def usage_of(face: str, backend: Counted, *, stream: bool) -> dict[str, An
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("with_choice", [False, True])
 async def test_a_total_that_was_given_stays(*, stream: bool, with_choice: bool) -> None:
-    usage = await usage_of("chat", Counted({"usage": XAI}, with_choice=with_choice), stream=stream)
+    usage = await usage_of("chat", {"usage": XAI}, stream=stream, with_choice=with_choice)
     assert usage == XAI
 
 
@@ -74,19 +59,18 @@ async def test_a_total_that_was_given_stays(*, stream: bool, with_choice: bool) 
 async def test_a_total_that_is_missing_is_the_sum(*, stream: bool) -> None:
     totals: tuple[dict[str, Any], ...] = ({}, {"total_tokens": 0}, {"total_tokens": None})
     for total in totals:
-        usage = await usage_of(
-            "chat", Counted({"usage": {"prompt_tokens": 10, "completion_tokens": 4, **total}}), stream=stream
-        )
+        last = {"usage": {"prompt_tokens": 10, "completion_tokens": 4, **total}}
+        usage = await usage_of("chat", last, stream=stream)
         assert usage["total_tokens"] == 14
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("face", ["messages", "responses"])
 async def test_reasoning_beside_the_completion_is_output(face: str, *, stream: bool) -> None:
-    usage = await usage_of(face, Counted({"usage": XAI}), stream=stream)
+    usage = await usage_of(face, {"usage": XAI}, stream=stream)
     assert (usage["input_tokens"], usage["output_tokens"]) == (10, 344)
     inside = {**XAI, "completion_tokens": 344}
-    usage = await usage_of(face, Counted({"usage": inside}), stream=stream)
+    usage = await usage_of(face, {"usage": inside}, stream=stream)
     assert (usage["input_tokens"], usage["output_tokens"]) == (10, 344)
 
 
@@ -94,7 +78,7 @@ async def test_reasoning_beside_the_completion_is_output(face: str, *, stream: b
 @pytest.mark.parametrize("stream", [False, True])
 async def test_groqs_usage_is_read(face: str, *, stream: bool) -> None:
     groq = {"x_groq": {"id": "req_1", "usage": {"prompt_tokens": 18, "completion_tokens": 55, "total_tokens": 73}}}
-    usage = await usage_of(face, Counted(groq, with_choice=True), stream=stream)
+    usage = await usage_of(face, groq, stream=stream, with_choice=True)
     read, written = ("prompt_tokens", "completion_tokens") if face == "chat" else ("input_tokens", "output_tokens")
     assert (usage[read], usage[written]) == (18, 55)
     assert "estimated" not in usage

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.apis.faces.asking import body_of, chat_tool, post
 from tests.apis.responses import chat
 from tests.apis.responses.received import check_stream
+from tests.helpers.asgi_client import Backend
 from toolcall_middleware import ToolCallMiddleware
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "n": {"type": "integer"}}}
 
 
-def backend(*deltas: chat.Delta) -> Any:
-    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
-        while (await receive()).get("more_body"):
-            pass
-        head = [(b"content-type", b"text/event-stream")]
-        await send({"type": "http.response.start", "status": 200, "headers": head})
-        events = chat.stream(deltas, "tool_calls").split(b"\n\n")[:-1]
-        for at, event in enumerate(events):
-            await send({"type": "http.response.body", "body": event + b"\n\n", "more_body": at + 1 < len(events)})
-
-    return app
+def backend(*deltas: chat.Delta) -> Backend:
+    return Backend(*(event + b"\n\n" for event in chat.stream(deltas, "tool_calls").split(b"\n\n")[:-1]))
 
 
 @pytest.mark.parametrize("mode", ["native", "auto"])

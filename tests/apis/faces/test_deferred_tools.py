@@ -11,6 +11,8 @@ import pytest
 
 from tests.apis.faces.messages_upstream import Start, Upstream, ask, events, message, spelled
 from tests.apis.faces.messages_upstream import body as message_body
+from tests.apis.responses import chat
+from tests.helpers.asgi_client import JSON_TYPE, Backend
 from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.apis.face import Face
@@ -142,31 +144,6 @@ CALLS = {
 }
 
 
-class OwnCalls:
-    """A backend that takes tools, and calls one that it was not given."""
-
-    asked: Any = None
-
-    async def __call__(self, _scope: Any, receive: Any, send: Any) -> None:
-        data = b""
-        while True:
-            event = await receive()
-            data += event["body"]
-            if not event.get("more_body"):
-                break
-        self.asked = json.loads(data)
-        call = {"id": "call_1", "type": "function", "function": {"name": "Later", "arguments": '{"depth": 1}'}}
-        said = {"role": "assistant", "content": None, "tool_calls": [call]}
-        answer = {
-            "object": "chat.completion",
-            "choices": [{"index": 0, "message": said, "finish_reason": "tool_calls"}],
-        }
-        await send({
-            "type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")],
-        })  # fmt: skip
-        await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
-
-
 async def posted(backend: Any, path: str, **settings: Any) -> dict[str, Any]:
     app = ToolCallMiddleware(backend, faces="messages,responses", **settings)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
@@ -196,11 +173,13 @@ async def test_a_listed_tool_may_be_called_before_it_is_loaded(path: str, format
 
 @pytest.mark.parametrize("path", REQUESTS)
 async def test_a_backend_that_takes_tools_is_not_given_it_and_may_call_it(path: str) -> None:
-    backend = OwnCalls()
+    """It has calls of its own, and makes one of a tool that it was not given."""
+    called = chat.whole(calls=[("Later", '{"depth": 1}')], reason="tool_calls")
+    backend = Backend(called, headers=[JSON_TYPE])
     answer = await posted(backend, path, mode="native", unknown_tool="error")
     assert calls_of(answer) == [["Later", {"depth": 1}]], answer
-    assert "Later" not in json.dumps(backend.asked)
-    assert "toolcall_" not in json.dumps(backend.asked)
+    assert "Later" not in json.dumps(backend.bodies[0])
+    assert "toolcall_" not in json.dumps(backend.bodies[0])
 
 
 @pytest.mark.parametrize("path", REQUESTS)

@@ -11,6 +11,8 @@ import pytest
 from openai.types.responses import Response, ResponseImageGenCallCompletedEvent
 
 from tests.apis.faces.asking import body_of, chat_tool, post
+from tests.apis.responses import chat
+from tests.helpers.asgi_client import JSON_TYPE, Backend
 from toolcall_middleware import ToolCallMiddleware
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -21,32 +23,12 @@ def part(url: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-class Draws:
+def draws(*urls: str, text: str = "Here:", stream: bool = False, **message: Any) -> Backend:
     """A backend that takes tools and answers with text and images, as OpenRouter and LiteLLM write them."""
-
-    def __init__(self, *urls: str, text: str = "Here:") -> None:
-        self._said = {"role": "assistant", "content": text, "images": [part(url) for url in urls]}
-
-    async def __call__(self, _scope: Any, receive: Any, send: Any) -> None:
-        data = b""
-        while True:
-            event = await receive()
-            data += event["body"]
-            if not event.get("more_body"):
-                break
-        stream = json.loads(data).get("stream")
-        kind = b"text/event-stream" if stream else b"application/json"
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
-        if not stream:
-            choice = {"index": 0, "message": self._said, "finish_reason": "stop"}
-            await send({"type": "http.response.body", "body": json.dumps({"choices": [choice]}).encode()})
-            return
-        text = {name: value for name, value in self._said.items() if name != "images"}
-        deltas = [text, {"images": self._said["images"]}]
-        choices: list[Any] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-        choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
-        lines = [f"data: {json.dumps({'choices': [choice]})}\n\n" for choice in choices]
-        await send({"type": "http.response.body", "body": "".join([*lines, "data: [DONE]\n\n"]).encode()})
+    said = {"content": text, "images": [part(url) for url in urls], **message}
+    if stream:
+        return Backend(chat.stream([{"content": text}, {"images": said["images"]}], usage=None))
+    return Backend(chat.whole(**said), headers=[JSON_TYPE])
 
 
 async def posted(backend: Any, api: str, *, stream: bool, mode: str = "native") -> httpx.Response:
@@ -62,7 +44,7 @@ def events_of(answer: httpx.Response) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("mode", ["native", "prompt"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_responses_has_an_item_for_each(mode: str, *, stream: bool) -> None:
-    answer = await posted(Draws(PNG, PNG), "responses", stream=stream, mode=mode)
+    answer = await posted(draws(PNG, PNG, stream=stream), "responses", stream=stream, mode=mode)
     events = events_of(answer) if stream else []
     response = Response.model_validate(events[-1]["response"] if stream else answer.json())
     assert [item.type for item in response.output] == ["message", "image_generation_call", "image_generation_call"]
@@ -77,15 +59,14 @@ async def test_responses_has_an_item_for_each(mode: str, *, stream: bool) -> Non
 
 
 async def test_parts_of_a_whole_answer_are_images_too() -> None:
-    backend = Draws()
-    backend._said = {"role": "assistant", "content": [{"type": "text", "text": "Here:"}, part(PNG)]}
+    backend = draws(content=[{"type": "text", "text": "Here:"}, part(PNG)])
     response = Response.model_validate((await posted(backend, "responses", stream=False)).json())
     assert response.output_text == "Here:"
     assert [item.type for item in response.output] == ["message", "image_generation_call"]
 
 
 async def test_an_answer_may_be_an_image_alone() -> None:
-    response = Response.model_validate((await posted(Draws(PNG, text=""), "responses", stream=False)).json())
+    response = Response.model_validate((await posted(draws(PNG, text=""), "responses", stream=False)).json())
     assert [item.type for item in response.output] == ["image_generation_call"]
 
 
@@ -95,7 +76,7 @@ async def test_what_the_api_has_no_form_for_is_warned_of(
     api: str, url: str, caplog: pytest.LogCaptureFixture, *, stream: bool
 ) -> None:
     with caplog.at_level(logging.WARNING, "toolcall_middleware"):
-        answer = await posted(Draws(url, url), api, stream=stream)
+        answer = await posted(draws(url, url, stream=stream), api, stream=stream)
     assert answer.status_code == 200
     assert "Here:" in answer.text
     assert len([one for one in caplog.messages if "image" in one]) == 2
@@ -105,7 +86,7 @@ async def test_what_the_api_has_no_form_for_is_warned_of(
 @pytest.mark.parametrize("mode", ["native", "prompt"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_chat_has_them_as_the_backend_wrote_them(mode: str, *, stream: bool) -> None:
-    answer = await posted(Draws(PNG, WEB), "chat", stream=stream, mode=mode)
+    answer = await posted(draws(PNG, WEB, stream=stream), "chat", stream=stream, mode=mode)
     if stream:
         found = [image for event in events_of(answer) for image in event["choices"][0]["delta"].get("images", [])]
     else:
@@ -115,7 +96,5 @@ async def test_chat_has_them_as_the_backend_wrote_them(mode: str, *, stream: boo
 
 @pytest.mark.parametrize("images", [None, 7, "x", [None], [{"image_url": PNG}], [{"image_url": {"url": None}}]])
 async def test_what_is_no_image_is_none(images: Any) -> None:
-    backend = Draws()
-    backend._said["images"] = images
-    response = Response.model_validate((await posted(backend, "responses", stream=False)).json())
+    response = Response.model_validate((await posted(draws(images=images), "responses", stream=False)).json())
     assert [item.type for item in response.output] == ["message"]

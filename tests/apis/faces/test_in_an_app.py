@@ -3,85 +3,72 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 
+from tests.apis.responses import chat
+from tests.helpers.asgi_client import JSON_TYPE, Backend
 from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.errors import SettingsError
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
 
 MESSAGES = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
 VERSION = {"anthropic-version": "2023-06-01"}
 
 
-class App:
-    """Answers every request as a chat completion, and keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, str], bytes]] = []
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = b""
-        more = True
-        while more:
-            message = await receive()
-            body += message["body"]
-            more = message.get("more_body", False)
-        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        self.asked.append((scope["path"], headers, body))
-        said = {"role": "assistant", "content": "Hello."}
-        choices = [{"index": 0, "message": said, "finish_reason": "stop"}]
-        answer = json.dumps({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": choices})
-        head = [(b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": 200, "headers": head})
-        await send({"type": "http.response.body", "body": answer.encode()})
+def answers() -> Backend:
+    return Backend(chat.whole("Hello."), headers=[JSON_TYPE])
 
 
-async def ask(app: App, path: str, body: Any, headers: dict[str, str] | None = None, **settings: Any) -> httpx.Response:
+def paths(app: Backend) -> list[str]:
+    return [scope["path"] for scope in app.scopes]
+
+
+async def ask(
+    app: Backend, path: str, body: Any, headers: dict[str, str] | None = None, **settings: Any
+) -> httpx.Response:
     wrapped = ToolCallMiddleware(app, **settings)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(wrapped), base_url="http://here") as client:
         return await client.post(path, content=json.dumps(body), headers=headers)
 
 
 async def test_messages_are_the_app_s_own_without_a_version() -> None:
-    app = App()
+    app = answers()
     answer = await ask(app, "/v1/messages", MESSAGES)
     assert answer.json()["object"] == "chat.completion"
-    assert [(path, body) for path, _, body in app.asked] == [("/v1/messages", json.dumps(MESSAGES).encode())]
+    assert (paths(app), app.raw) == (["/v1/messages"], [json.dumps(MESSAGES).encode()])
 
 
 async def test_messages_become_a_chat_completion_beside_their_path() -> None:
-    app = App()
+    app = answers()
     answer = await ask(app, "/gpu/v1/messages", MESSAGES, {**VERSION, "x-api-key": "k", "anthropic-beta": "b"})
     assert answer.json()["content"] == [{"type": "text", "text": "Hello."}]
-    ((path, headers, body),) = app.asked
-    assert path == "/gpu/v1/chat/completions"
-    assert json.loads(body)["messages"] == [{"role": "user", "content": "hi"}]
+    (scope,), (body,) = app.scopes, app.bodies
+    headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+    assert scope["path"] == "/gpu/v1/chat/completions"
+    assert body["messages"] == [{"role": "user", "content": "hi"}]
     assert headers["authorization"] == "Bearer k"
     assert not {"anthropic-version", "anthropic-beta"} & headers.keys()
 
 
 @pytest.mark.parametrize("body", [{"model": "m", "prompt": "hi"}, {"input": "hi"}, ["model", "input"], "x"])
 async def test_responses_without_model_and_input_are_the_app_s_own(body: Any) -> None:
-    app = App()
+    app = answers()
     await ask(app, "/v1/responses", body)
-    assert [(path, sent) for path, _, sent in app.asked] == [("/v1/responses", json.dumps(body).encode())]
+    assert (paths(app), app.raw) == (["/v1/responses"], [json.dumps(body).encode()])
 
 
 async def test_what_is_not_listed_is_the_app_s_own() -> None:
-    app = App()
+    app = answers()
     await ask(app, "/v1/messages", MESSAGES, VERSION, faces="chat,responses")
     await ask(app, "/v1/responses", {"model": "m", "input": "hi"}, faces="chat,messages")
     await ask(app, "/v1/messages", MESSAGES, VERSION, mode="off")
-    assert [path for path, _, _ in app.asked] == ["/v1/messages", "/v1/responses", "/v1/messages"]
+    assert paths(app) == ["/v1/messages", "/v1/responses", "/v1/messages"]
 
 
 async def test_what_is_listed_needs_no_sign() -> None:
-    app = App()
+    app = answers()
     answer = await ask(app, "/v1/messages", MESSAGES, faces="messages")
     assert answer.json()["type"] == "message"
     refused = await ask(app, "/v1/responses", {"input": "hi"}, faces="responses")
@@ -90,9 +77,9 @@ async def test_what_is_listed_needs_no_sign() -> None:
 
 
 async def test_the_backend_is_asked_on_the_path_that_it_has() -> None:
-    app = App()
+    app = answers()
     await ask(app, "/v1/messages", MESSAGES, VERSION, paths="/v2/talk")
-    assert [path for path, _, _ in app.asked] == ["/v2/talk"]
+    assert paths(app) == ["/v2/talk"]
 
 
 @pytest.mark.parametrize("value", ["", "auto,chat", "soap", "chat,soap"])
@@ -112,14 +99,9 @@ def test_an_alias_that_cannot_be_followed_is_refused(value: str) -> None:
     ("path", "body"), [("/v1/messages", MESSAGES), ("/v1/responses", {"model": "m", "input": "hi"})]
 )
 async def test_a_redirect_is_told_with_where_it_leads(path: str, body: dict[str, Any], stream: bool) -> None:
-    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
-        head = [(b"location", b"https://models.example/v1/chat/completions"), (b"content-length", b"0")]
-        await send({"type": "http.response.start", "status": 307, "headers": head})
-        await send({"type": "http.response.body", "body": b""})
-
-    wrapped = ToolCallMiddleware(app, faces="messages,responses")
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(wrapped), base_url="http://here") as client:
-        answer = await client.post(path, json={**body, "stream": stream})
+    head = [(b"location", b"https://models.example/v1/chat/completions"), (b"content-length", b"0")]
+    app = Backend(status=307, headers=head)
+    answer = await ask(app, path, {**body, "stream": stream}, faces="messages,responses")
     assert (answer.status_code, answer.headers["x-toolcall-error"]) == (502, "upstream_error")
     told = "The backend answered with status 307, a redirect to https://models.example/v1/chat/completions."
     assert answer.json()["error"]["message"] == told
