@@ -51,7 +51,8 @@ def test_many_calls_of_one_id_cost_no_more_than_others() -> None:
 
 
 CALL = asks("a")
-NO_RESULT_OF = [(given, "invalid_tool_call_id", "messages[2].tool_call_id") for given in (None, 1, [], {}, "", "other")]
+NO_IDS: tuple[Any, ...] = (None, 1, [], {}, "", "other")
+NO_RESULT_OF = [(given, "invalid_tool_call_id", "messages[2].tool_call_id") for given in NO_IDS]
 
 
 @pytest.mark.parametrize(
