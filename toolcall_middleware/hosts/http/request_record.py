@@ -26,6 +26,8 @@ class Record:
     """One request. What says nothing of itself is known at its end."""
 
     id: str = ""
+    is_question: bool = False
+    """It is the middleware's own, about a model: what goes wrong has no line in the log."""
     tenant: str | None = None
     model: str | None = None
     model_listed: bool = False

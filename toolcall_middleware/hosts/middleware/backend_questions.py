@@ -96,7 +96,7 @@ def scope_of(scope: Scope, paths: tuple[str, ...], question: Question) -> Scope:
         **scope,
         "method": "POST" if question.body else "GET",
         "query_string": query,
-        RECORD: replace(record_of(scope), id=""),
+        RECORD: replace(record_of(scope), id="", is_question=True),
         "headers": [*without(scope["headers"], {b"content-type"}), (b"content-type", b"application/json")],
         "extensions": {},
     }

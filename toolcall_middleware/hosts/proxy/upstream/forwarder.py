@@ -484,7 +484,8 @@ class _Words(PassingAnswer):
 def _tell(fault: ToolCallError, record: Record) -> None:
     """One line a request, however often it was tried: which one it was, and what is wrong with which upstream."""
     record.error = str(fault.code)
-    logger.warning("%s", fault.message)
+    if not record.is_question:
+        logger.warning("%s", fault.message)
 
 
 # An event that is longer passes as it comes.
