@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from tests.bench import engine
-from tests.bench.questions import QUESTIONS
+from tests.bench.questions import QUESTIONS, TOOLS
 from tests.cli.check.engines import HELLO, LlamaServer, RefusalError, Vllm
 from tests.helpers.fakes import serve
 
@@ -67,3 +68,13 @@ def test_an_engine_whose_model_does_not_call_does_not_hold(capsys: pytest.Captur
 def test_where_nothing_answers_nothing_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
     assert engine.main(["--url", "http://127.0.0.1:9/v1"]) == 2
     assert "nothing can be asked" in capsys.readouterr().err
+
+
+def test_sixty_requests_are_about_ten_tools() -> None:
+    names = [tool["function"]["name"] for tool in TOOLS]
+    assert list(QUESTIONS) == names
+    assert len(names) == 10
+    assert [len(questions) for questions in QUESTIONS.values()] == [6] * 10
+    assert len({question for questions in QUESTIONS.values() for question in questions}) == 60
+    for tool in TOOLS:
+        Draft202012Validator.check_schema(tool["function"]["parameters"])

@@ -36,64 +36,30 @@ class Metrics:
             message = f"metrics: prometheus-client is not installed: {install_command('metrics')}."
             raise SettingsError(message) from None
         own = self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "toolcall_requests",
-            "Requests that have ended.",
-            ["api", "model", "mode", "format", "status", "upstream", "tenant"],
-            registry=own,
-        )
-        self._calls = Counter(
-            "toolcall_calls", "Tool calls that have been answered with.", ["outcome", "format", "model"], registry=own
-        )
-        self._answers = Counter(
-            "toolcall_answers",
-            "Answers to requests with tools, and why they hold no call.",
-            ["no_call", "format", "model"],
-            registry=own,
-        )
-        self._attempts = Counter(
-            "toolcall_attempts", "Requests to backends, and what led to them.", ["why"], registry=own
-        )
-        self._tokens = Counter("toolcall_tokens", "Tokens.", ["kind", "estimated"], registry=own)
-        self._units = Counter("toolcall_rate_units", "Calls that counted against a tenant's rate.", registry=own)
-        self._own = Histogram(
-            "toolcall_added_latency_seconds",
-            "Time of the middleware's own work in a request.",
-            ["api"],
-            buckets=_OWN_SECONDS,
-            registry=own,
-        )
-        self._content = Histogram(
-            "toolcall_first_content_seconds",
-            "Time from a request to the first text.",
-            ["api"],
-            buckets=_SECONDS,
-            registry=own,
-        )
-        self._call = Histogram(
-            "toolcall_first_call_seconds",
-            "Time from a request to the first call.",
-            ["api"],
-            buckets=_SECONDS,
-            registry=own,
-        )
-        self._first_byte = Histogram(
-            "toolcall_upstream_first_byte_seconds",
-            "Time from asking a backend to the first byte of its answer.",
-            ["api"],
-            buckets=_SECONDS,
-            registry=own,
-        )
-        self._running = Gauge(
-            "toolcall_running_requests", "Requests under way.", multiprocess_mode="livesum", registry=own
-        )
-        self._up = Gauge(
-            "toolcall_upstream_up",
-            "1 where an upstream answered when it was last asked.",
-            ["upstream"],
-            multiprocess_mode="livemin",
-            registry=own,
-        )
+        counter = functools.partial(Counter, registry=own)
+        seconds = functools.partial(Histogram, labelnames=["api"], registry=own)
+        gauge = functools.partial(Gauge, registry=own)
+        of_requests = ["api", "model", "mode", "format", "status", "upstream", "tenant"]
+        self._requests = counter("toolcall_requests", "Requests that have ended.", of_requests)
+        of_calls = ["outcome", "format", "model"]
+        self._calls = counter("toolcall_calls", "Tool calls that have been answered with.", of_calls)
+        why = "Answers to requests with tools, and why they hold no call."
+        self._answers = counter("toolcall_answers", why, ["no_call", "format", "model"])
+        self._attempts = counter("toolcall_attempts", "Requests to backends, and what led to them.", ["why"])
+        self._tokens = counter("toolcall_tokens", "Tokens.", ["kind", "estimated"])
+        self._units = counter("toolcall_rate_units", "Calls that counted against a tenant's rate.")
+        what = "Time of the middleware's own work in a request."
+        self._own = seconds("toolcall_added_latency_seconds", what, buckets=_OWN_SECONDS)
+        what = "Time from a request to the first text."
+        self._content = seconds("toolcall_first_content_seconds", what, buckets=_SECONDS)
+        what = "Time from a request to the first call."
+        self._call = seconds("toolcall_first_call_seconds", what, buckets=_SECONDS)
+        what = "Time from asking a backend to the first byte of its answer."
+        self._first_byte = seconds("toolcall_upstream_first_byte_seconds", what, buckets=_SECONDS)
+        what = "Requests under way."
+        self._running = gauge("toolcall_running_requests", what, multiprocess_mode="livesum")
+        what = "1 where an upstream answered when it was last asked."
+        self._up = gauge("toolcall_upstream_up", what, ["upstream"], multiprocess_mode="livemin")
         self._models: set[str] = set()
         self._tenants: set[str] = set()
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...errors import ToolCallError
@@ -66,19 +67,14 @@ class Meter:
         return max(0.0, self._seconds - self.elapsed)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = bytearray()
-        more = True
-        while more:
-            message = await receive()
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-        fields = openai.read_value(bytes(body)) if body else None
+        body = await Request(scope, receive).body()
+        fields = openai.read_value(body) if body else None
         fields = fields if isinstance(fields, dict) else {}
         allowed = next((n for n in map(fields.get, ("max_tokens", "max_completion_tokens")) if isinstance(n, int)), 0)
         if not self.seconds_left or self.tokens + allowed > self._tokens:
             raise BudgetSpentError
         self.requests += 1
-        inbox: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+        inbox: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
         status = size = events = 0
         tail = b""
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...hosts.http.client_library import httpx
@@ -38,36 +40,33 @@ class ScriptedModel:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"the scripted model speaks HTTP, not {scope['type']}")
-        body = b""
-        more = True
-        while more:
-            message = await receive()
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-        request = json.loads(body)
+        request = await Request(scope, receive).json()
         self.requests.append(request)
+        await self._answer(request)(scope, receive, send)
+
+    def _answer(self, request: Mapping[str, Any]) -> Response:
         refusal = _refusal(request)
         if refusal is not None or not self._texts:
             error = {"message": refusal or "the script is over", "type": "invalid_request_error", "code": 400}
-            await _respond(send, 400, {"error": error})
-            return
+            return JSONResponse({"error": error}, 400)
         text = self._texts.pop(0)
         self.wrote.append(text)
         usage = _count_words(request, text)
-        if not request.get("stream"):
-            choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-            await _respond(send, 200, {**_HEAD, "object": "chat.completion", "choices": [choice], "usage": usage})
-            return
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        if request.get("stream"):
+            with_usage = (request.get("stream_options") or {}).get("include_usage")
+            events = self._stream(text, usage if with_usage else None)
+            return StreamingResponse(events, media_type="text/event-stream")
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        return JSONResponse({**_HEAD, "object": "chat.completion", "choices": [choice], "usage": usage})
+
+    async def _stream(self, text: str, usage: dict[str, int] | None) -> AsyncIterator[bytes]:
         for start in range(0, len(text), self._piece):
             delta = {"content": text[start : start + self._piece]}
-            chunk = _chunk({"role": "assistant", **delta} if start == 0 else delta)
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            await asyncio.sleep(0)
+            yield _chunk({"role": "assistant", **delta} if start == 0 else delta)
         end = _chunk({}, "stop")
-        if (request.get("stream_options") or {}).get("include_usage"):
+        if usage is not None:
             end += _event({**_HEAD, "object": "chat.completion.chunk", "choices": [], "usage": usage})
-        await send({"type": "http.response.body", "body": end + b"data: [DONE]\n\n", "more_body": False})
+        yield end + b"data: [DONE]\n\n"
 
 
 _HEAD = {"id": "chatcmpl-scripted", "created": 1, "model": "scripted"}
@@ -98,12 +97,6 @@ def _chunk(delta: Mapping[str, str], finish_reason: str | None = None) -> bytes:
 
 def _event(value: Mapping[str, Any]) -> bytes:
     return b"data: " + json.dumps(value).encode() + b"\n\n"
-
-
-async def _respond(send: Send, status: int, value: Mapping[str, Any]) -> None:
-    headers = [(b"content-type", b"application/json")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps(value).encode(), "more_body": False})
 
 
 async def play(case: Case) -> Turn:

@@ -29,8 +29,7 @@ def request_body(api: str, chat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_messages(chat: Mapping[str, Any]) -> dict[str, Any]:
-    body: dict[str, Any] = {"model": chat["model"], "max_tokens": _limit(chat) or _TOKENS}
-    body |= {name: chat[name] for name in ("stream", "temperature", "top_p") if name in chat}
+    body: dict[str, Any] = {**_shared(chat), "max_tokens": _limit(chat) or _TOKENS}
     if system := [message["content"] for message in chat["messages"] if message["role"] == "system"]:
         body["system"] = "\n\n".join(system)
     body["messages"] = [_message(message) for message in chat["messages"] if message["role"] != "system"]
@@ -43,13 +42,10 @@ def _as_messages(chat: Mapping[str, Any]) -> dict[str, Any]:
             }
             for tool in tools
         ]
-    match chat.get("tool_choice"):
-        case None:
-            pass
-        case {"function": {"name": name}}:
-            body["tool_choice"] = {"type": "tool", "name": name}
-        case choice:
-            body["tool_choice"] = {"type": "any" if choice == "required" else choice}
+    if name := _named(chat):
+        body["tool_choice"] = {"type": "tool", "name": name}
+    elif choice := chat.get("tool_choice"):
+        body["tool_choice"] = {"type": "any" if choice == "required" else choice}
     return body
 
 
@@ -65,20 +61,14 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_responses(chat: Mapping[str, Any]) -> dict[str, Any]:
-    body: dict[str, Any] = {"model": chat["model"], "store": False}
-    body |= {name: chat[name] for name in ("stream", "temperature", "top_p") if name in chat}
+    body: dict[str, Any] = {**_shared(chat), "store": False}
     if limit := _limit(chat):
         body["max_output_tokens"] = limit
     body["input"] = [item for message in chat["messages"] for item in _items(message)]
     if tools := chat.get("tools"):
         body["tools"] = [{"type": "function", "strict": False, **tool["function"]} for tool in tools]
-    match chat.get("tool_choice"):
-        case None:
-            pass
-        case {"function": {"name": name}}:
-            body["tool_choice"] = {"type": "function", "name": name}
-        case choice:
-            body["tool_choice"] = choice
+    if choice := chat.get("tool_choice"):
+        body["tool_choice"] = {"type": "function", "name": name} if (name := _named(chat)) else choice
     return body
 
 
@@ -90,6 +80,16 @@ def _items(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"role": message["role"], "content": message["content"]}
     for call in message.get("tool_calls") or ():
         yield {"type": "function_call", "call_id": call["id"], **call["function"]}
+
+
+def _shared(chat: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: chat[name] for name in ("model", "stream", "temperature", "top_p") if name in chat}
+
+
+def _named(chat: Mapping[str, Any]) -> str | None:
+    """The tool that `tool_choice` names."""
+    choice = chat.get("tool_choice")
+    return choice["function"]["name"] if isinstance(choice, dict) else None
 
 
 def _limit(chat: Mapping[str, Any]) -> int | None:
