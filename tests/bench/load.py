@@ -13,8 +13,6 @@ import asyncio
 import gc
 import json
 import resource
-import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -35,9 +33,9 @@ from toolcall_middleware.hosts.proxy.inspector.store import Store
 from toolcall_middleware.observe.report import observers_of
 
 from . import material, report
+from .middle import free_port, running
 from .report import Table
 
-_ROOT = Path(__file__).resolve().parents[2]
 _PAUSE = 0.25
 _WARM = 20  # streams before those that are measured
 _STALL = 1.0  # seconds that a stream may stand still beyond the baseline's worst
@@ -102,29 +100,11 @@ def _serve(port: int, *, wrapped: bool, traces: str | None) -> None:
 
 @contextmanager
 def _server(*, wrapped: bool, traces: str | None = None) -> Iterator[int]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     command = [sys.executable, "-m", "tests.bench.load", "--serve", str(port), *(["--wrapped"] if wrapped else [])]
     command += ["--traces", traces] if traces is not None else []
-    with subprocess.Popen(command, cwd=_ROOT) as process:
-        try:
-            _wait_for(port)
-            yield port
-        finally:
-            process.terminate()
-            process.wait(30)
-
-
-def _wait_for(port: int) -> None:
-    for _ in range(200):
-        try:
-            _ask_memory(port)
-        except httpx.TransportError:
-            time.sleep(0.1)
-        else:
-            return
-    raise RuntimeError("the server did not start")
+    with running(command, port):
+        yield port
 
 
 def _ask_memory(port: int) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What stands at the ends and in the middle of `tests.bench.proxy`, each a process of its own.
+"""Servers of benchmarks, each a process of its own: what is at the ends and in the middle of `tests.bench.proxy`.
 
 `python -m tests.bench.middle KIND PORT [BASE]` serves the upstream or one of the relays.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -29,6 +30,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 HOST = "127.0.0.1"
+_ROOT = Path(__file__).resolve().parents[2]
 NO_ACCESS_LOG = ("--set", "access_log=off")  # as nginx and the relays are started
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
 _HEAD = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
@@ -178,7 +180,10 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(command: list[str], port: int) -> Iterator[Server]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    """Runs a server until the block ends. Settings and HTTP proxies of this shell do not reach it."""
+    dropped = [name for name in os.environ if name.startswith("TOOLCALL_") or name.lower().endswith("_proxy")]
+    environment = {name: value for name, value in os.environ.items() if name not in dropped}
+    process = subprocess.Popen(command, cwd=_ROOT, env=environment, stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 90  # LiteLLM takes twenty seconds
         while True:
@@ -208,15 +213,18 @@ def relay(kind: str, base: str) -> contextlib.AbstractContextManager[Server]:
 
 
 @contextlib.contextmanager
-def _configured(program: str | None, template: str, upstream: str, *options: str) -> Iterator[Server | None]:
-    """Runs a program with a configuration file, whose options may hold `{config}`, `{folder}` and `{port}`."""
+def configured(program: str | None, template: str, *options: str, **fields: str) -> Iterator[Server | None]:
+    """Runs a program with a configuration file of these fields; None where there is no program.
+
+    options: they may hold `{config}`, `{folder}` and `{port}`.
+    """
     if program is None:
         yield None
         return
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         config = Path(folder) / "config"
-        config.write_text(template.format(folder=folder, host=HOST, port=port, upstream=upstream), "utf-8")
+        config.write_text(template.format(folder=folder, host=HOST, port=port, **fields), "utf-8")
         given = [option.format(config=config, folder=folder, port=port) for option in options]
         with running([program, *given], port) as server:
             yield server
@@ -224,8 +232,13 @@ def _configured(program: str | None, template: str, upstream: str, *options: str
 
 def nginx(base: str) -> contextlib.AbstractContextManager[Server | None]:
     """Debian's, one process; None where it is not installed."""
-    program = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
-    return _configured(program, _NGINX, base.removeprefix("http://"), "-p", "{folder}", "-c", "{config}")
+    upstream = base.removeprefix("http://")
+    return configured(program("nginx"), _NGINX, "-p", "{folder}", "-c", "{config}", upstream=upstream)
+
+
+def program(name: str) -> str | None:
+    """The path of one of Debian's programs; None where it is not installed."""
+    return shutil.which(name) or shutil.which(f"/usr/sbin/{name}")
 
 
 _LITELLM = """
@@ -238,7 +251,7 @@ general_settings: {{dangerously_permit_weak_or_unset_master_key: true}}
 def litellm(base: str) -> contextlib.AbstractContextManager[Server | None]:
     """LiteLLM's proxy, one process, as `pip install 'litellm[proxy]'` sets it up; None where it is not on PATH."""
     options = ("--config", "{config}", "--host", HOST, "--port", "{port}")
-    return _configured(shutil.which("litellm"), _LITELLM, base, *options)
+    return configured(shutil.which("litellm"), _LITELLM, *options, upstream=base)
 
 
 def router(base: str, folder: str) -> contextlib.AbstractContextManager[Server]:

@@ -11,13 +11,10 @@ import argparse
 import asyncio
 import json
 import random
-import socket
-import subprocess
 import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -27,30 +24,13 @@ from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
 
 from .faulty import FAULTS
+from .middle import HOST, free_port, running
 
-_ROOT = Path(__file__).resolve().parents[2]
 _FORMATS = ["json", "hermes", "qwen3_coder", "mistral_v11", "deepseek_v31", "glm45", "kimi_k2", "minimax_m2"]
 _WORDS = [
-    "the",
-    "rain",
-    "in",
-    "Paris",
-    "falls,",
-    "`x",
-    "<",
-    "y`",
-    "and",
-    "{a:",
-    "1}",
-    "are",
-    "[not]",
-    "calls;",
-    "雨が降る",
-    "—",
-    "fine.",
-    "😀",
-    "<b>so</b>\n",
-]
+    "the", "rain", "in", "Paris", "falls,", "`x", "<", "y`", "and", "{a:", "1}", "are", "[not]", "calls;", "雨が降る",
+    "—", "fine.", "😀", "<b>so</b>\n",
+]  # fmt: skip
 _TOOL = {
     "type": "function",
     "function": {
@@ -211,31 +191,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=24)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "tests.bench.faulty", str(port)]
-    with subprocess.Popen(command, cwd=_ROOT) as process:
-        try:
-            address = f"http://127.0.0.1:{port}"
-            _wait_for(address)
-            seen = asyncio.run(run(address, seconds=given.seconds, workers=given.workers, seed=given.seed))
-        finally:
-            process.terminate()
-            code = process.wait(30)
+    port = free_port()
+    with running([sys.executable, "-m", "tests.bench.faulty", str(port)], port) as server:
+        address = f"http://{HOST}:{port}"
+        seen = asyncio.run(run(address, seconds=given.seconds, workers=given.workers, seed=given.seed))
     print(f"{given.seconds:g} s, seed {given.seed}: " + ", ".join(f"{name} {count}" for name, count in seen.items()))
-    return 0 if code in {0, -15} else 1
-
-
-def _wait_for(address: str) -> None:
-    for _ in range(200):
-        try:
-            httpx.get(f"{address}/state")
-        except httpx.TransportError:
-            time.sleep(0.1)
-        else:
-            return
-    raise RuntimeError("the server did not start")
+    return 0 if server.process.returncode in {0, -15} else 1
 
 
 if __name__ == "__main__":

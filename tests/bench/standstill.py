@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import json
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -23,12 +22,10 @@ from typing import Self
 
 import msgspec
 
-from tests.house.test_examples import environment, free_port
-
+from .middle import HOST, free_port, running
 from .report import Table
 from .standstill_cases import KINDS, Case
 
-HOST = "127.0.0.1"
 _HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 _PAUSE = 0.002
 _PATIENCE = 600.0
@@ -92,32 +89,14 @@ def measure(port: int, case: Case) -> tuple[float, float, int]:
 
 
 @contextlib.contextmanager
-def _process(*command: str, port: int) -> Iterator[None]:
-    process = subprocess.Popen([sys.executable, "-m", *command], env=environment(), stderr=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL)  # fmt: skip
-    try:
-        begin = time.monotonic()
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection((HOST, port), 1):
-                break
-            if process.poll() is not None or time.monotonic() - begin > 60:
-                raise RuntimeError(f"{command} does not serve")
-            time.sleep(0.05)
-        yield
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-@contextlib.contextmanager
 def serving(api: str, answer: Path) -> Iterator[int]:
     """A `serve` whose upstream answers what stands in the file; its port."""
     upstream, port = free_port(), free_port()
     base = f"http://{HOST}:{upstream}" + ("/v1" if api == "openai" else "")
-    with _process("tests.bench.canned", str(upstream), str(answer), port=upstream), _process(
-        "toolcall_middleware", "serve", "--port", str(port), "--upstream", base, "--set", f"upstream_api={api}",
-        "--set", "upstream_key=key", port=port,
-    ):  # fmt: skip
+    answering = [sys.executable, "-m", "tests.bench.canned", str(upstream), str(answer)]
+    proxy = [sys.executable, "-m", "toolcall_middleware", "serve", "--port", str(port), "--upstream", base]
+    proxy += ["--set", f"upstream_api={api}", "--set", "upstream_key=key", "--log-level", "critical"]
+    with running(answering, upstream), running(proxy, port):
         yield port
 
 

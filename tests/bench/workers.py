@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -87,18 +86,17 @@ def _cases() -> list[Case]:
 
 
 @contextlib.contextmanager
-def _upstream(case: Case, folder: str) -> Iterator[str]:
+def _upstream(case: Case) -> Iterator[str]:
     """nginx, which says the same to everything."""
-    port = middle.free_port()
-    config = Path(folder) / "nginx.conf"
     answer = case.answer.replace("'", "\\'")
-    config.write_text(_ANSWERS.format(folder=folder, host=HOST, port=port, kind=case.kind, answer=answer), "utf-8")
-    with middle.running([_program("nginx"), "-p", folder, "-c", str(config)], port):
-        yield f"http://{HOST}:{port}"
+    options = ("-p", "{folder}", "-c", "{config}")
+    with middle.configured(_program("nginx"), _ANSWERS, *options, kind=case.kind, answer=answer) as server:
+        if server is not None:
+            yield f"http://{HOST}:{server.port}"
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name) or shutil.which(f"/usr/sbin/{name}")
+    found = middle.program(name)
     if found is None:
         raise SystemExit(f"{name} is not installed: apt-get install nginx-light wrk")
     return found
@@ -120,7 +118,7 @@ def _load(server: Server, script: Path, seconds: float) -> Load:
 
 def _measure(case: Case, *, seconds: float, rounds: int) -> tuple[Load, Load]:
     """The best with one worker and with two, in turns."""
-    with tempfile.TemporaryDirectory() as folder, _upstream(case, folder) as base:
+    with tempfile.TemporaryDirectory() as folder, _upstream(case) as base:
         script = Path(folder) / "ask.lua"
         script.write_text(_ASK.format(body=case.body), "utf-8")
         with (
