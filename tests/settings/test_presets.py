@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -224,188 +224,19 @@ def test_strict_arguments_that_are_malformed_are_an_error(written: str, stream: 
         assert (response.status_code, response.headers["x-should-retry"]) == (422, "false")
 
 
-def called(*ids: str) -> dict[str, Any]:
-    calls = [{"id": i, "type": "function", "function": {"name": "weather", "arguments": {"city": "x"}}} for i in ids]
-    return {"role": "assistant", "content": None, "tool_calls": calls}
-
-
-def answered(call_id: str) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": call_id, "content": "x"}
-
-
-def strict_schema(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(json.dumps(SCHEMA))
-    change(schema)
-    return tool(strict=True, parameters=schema)
-
-
-def levels(number: int) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object", "additionalProperties": False}
-    for _ in range(number - 1):
-        inner = {**schema, "description": "d"}
-        schema = {"type": "object", "properties": {"a": inner}, "required": ["a"], "additionalProperties": False}
-    return schema
-
-
-def wide(number: int) -> dict[str, Any]:
-    names = [f"p{i}" for i in range(number)]
-    properties = {name: {"type": "string", "description": "d"} for name in names}
-    return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
-
-
-FUNCTION = tool()["function"]
-OLD_CALL = {"role": "assistant", "content": None, "function_call": {"name": "weather", "arguments": "{}"}}
-IN_ITEMS = {"type": "array", "description": "d", "items": {"type": "object", "properties": {}}}
-UNDESCRIBED = {"type": "object", "properties": {"x": {"anyOf": [{"properties": {"y": {}}}], "description": "d"}}}
-
-# (the part that refuses it, the request, code, param): what compat accepts and strict does not.
-PARTS: list[tuple[str, dict[str, Any], str, str]] = [
-    ("refuse_deprecated", {"tools": None, "functions": [FUNCTION]}, "invalid_request", "functions"),
-    ("refuse_deprecated", {"function_call": "none"}, "invalid_request", "function_call"),
-    (
-        "refuse_deprecated",
-        {"messages": [*ASK, OLD_CALL, {"role": "function", "name": "weather", "content": "x"}]},
-        "invalid_request",
-        "messages[1].function_call",
-    ),
-    ("strict_names", {"tools": [tool("get-weather")]}, "invalid_tool_schema", "tools[0].function.name"),
-    ("strict_names", {"tools": [tool("mcp.weather")]}, "invalid_tool_schema", "tools[0].function.name"),
-    (
-        "require_descriptions",
-        {"tools": [tool(description=" ")]},
+@pytest.mark.slow
+def test_strict_refuses_on_the_wire_what_compat_accepts() -> None:
+    """One of the parts of the dialect; tests/request/test_policy.py has them all."""
+    answers: list[httpx.Response] = []
+    for profile in ("compat", "strict"):
+        with preset("Fine.", profile=profile) as address:
+            answers.append(post(address, tools=[tool("get-weather")]))
+    accepted, refused = answers
+    assert accepted.status_code == 200
+    assert refused.status_code == 400
+    error = refused.json()["error"]
+    assert (error["code"], error["param"], error["type"]) == (
         "invalid_tool_schema",
-        "tools[0].function.description",
-    ),
-    (
-        "require_descriptions",
-        {"tools": [tool(parameters={"type": "object", "properties": {"x": {}}})]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters.properties.x",
-    ),
-    (
-        "require_descriptions",
-        {"tools": [tool(parameters=UNDESCRIBED)]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters.properties.x.anyOf[0].properties.y",
-    ),
-    ("strict_schemas", {"parallel_tool_calls": None}, "invalid_tool_schema", "parallel_tool_calls"),
-    (
-        "strict_schemas",
-        {"tools": [strict_schema(lambda s: s.pop("additionalProperties"))]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters.additionalProperties",
-    ),
-    (
-        "strict_schemas",
-        {"tools": [strict_schema(lambda s: s.update(required=[]))]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters.required",
-    ),
-    (
-        "strict_schemas",
-        {"tools": [strict_schema(lambda s: s["properties"].update(city=IN_ITEMS))]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters.properties.city.items.additionalProperties",
-    ),
-    (
-        "strict_schemas",
-        {"tools": [tool(strict=True, parameters=levels(6))]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters" + ".properties.a" * 5,
-    ),
-    (
-        "strict_schemas",
-        {"tools": [tool(strict=True, parameters=wide(101))]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters",
-    ),
-    (
-        "strict_ids",
-        {"messages": [*ASK, called("toolu_01A"), answered("toolu_01A")]},
-        "invalid_tool_call_id",
-        "messages[1].tool_calls[0].id",
-    ),
-    (
-        "strict_results",
-        {"messages": [*ASK, called("call_1", "call_2"), answered("call_1"), *ASK]},
-        "invalid_message_order",
-        "messages[1].tool_calls[1].id",
-    ),
-    (
-        "strict_results",
-        {"messages": [*ASK, called("call_1"), answered("call_1"), answered("call_1")]},
-        "invalid_tool_call_id",
-        "messages[3].tool_call_id",
-    ),
-    (
-        "strict_results",
-        {"messages": [*ASK, called("call_1"), *ASK, answered("call_1")]},
-        "invalid_message_order",
-        "messages[1].tool_calls[0].id",
-    ),
-    (
-        "strict_results",
-        {"messages": [*ASK, called("call_1", "call_1"), answered("call_1")]},
-        "invalid_tool_call_id",
-        "messages[1].tool_calls[1].id",
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def doors() -> Iterator[dict[str, str]]:
-    """The addresses of compat, strict, and of each of its parts alone."""
-    options: dict[str, dict[str, Any]] = {"compat": {}, "strict": {"profile": "strict"}}
-    options |= {part: {part: True} for part, *_ in PARTS}
-    from starlette.applications import Starlette
-    from starlette.routing import Mount
-
-    apps = {
-        name: ToolCallMiddleware(TextBackend(lambda _body: "Fine."), settings=Settings(**values))
-        for name, values in options.items()
-    }
-    with serve(Starlette(routes=[Mount(f"/{name}", app) for name, app in apps.items()])) as address:
-        yield {name: f"{address}/{name}" for name in apps}
-
-
-@pytest.mark.parametrize(
-    ("part", "fields", "code", "param"), PARTS, ids=[f"{part}-{number}" for number, (part, *_) in enumerate(PARTS)]
-)
-def test_each_part_of_the_strict_dialect_also_alone(
-    part: str, fields: dict[str, Any], code: str, param: str, doors: dict[str, str]
-) -> None:
-    assert post(doors["compat"], **fields).status_code == 200
-    for door in ("strict", part):
-        response = post(doors[door], **fields)
-        assert response.status_code == 400, response.text
-        error = response.json()["error"]
-        assert (error["code"], error["param"], error["type"]) == (code, param, "invalid_request_error")
-    others = {name for name, *_ in PARTS} - {part}
-    assert [post(doors[other], **fields).status_code for other in sorted(others)] == [200] * len(others)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"messages": [*ASK, called("call_1", "call_2"), answered("call_2"), answered("call_1")]},
-        {"tools": [tool(strict=True, parameters=levels(5))]},
-        {"tools": [tool(strict=True, parameters=wide(100))]},
-        {"tools": [tool("get_weather_2")], "parallel_tool_calls": None},
-        {
-            "tool_choice": {"type": "function", "function": {"name": "weather"}},
-            "parallel_tool_calls": None,
-            "stream": None,
-        },
-        {"functions": None, "function_call": None},
-    ],
-)
-def test_what_strict_accepts(fields: dict[str, Any], doors: dict[str, str]) -> None:
-    response = post(doors["strict"], **fields)
-    assert response.status_code == 200 or response.json()["error"]["code"] == "tool_choice_not_satisfied", response.text
-
-
-def test_the_refusal_of_deprecated_fields_says_what_to_use(doors: dict[str, str]) -> None:
-    message = post(doors["strict"], tools=None, functions=[FUNCTION]).json()["error"]["message"]
-    assert "'tools'" in message
-    assert "'tool_choice'" in message
+        "tools[0].function.name",
+        "invalid_request_error",
+    )
