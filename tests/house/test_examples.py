@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +15,12 @@ import httpx
 import openai
 import pytest
 
-import toolcall_middleware
 from tests.helpers.fakes import serve
+from tests.helpers.processes import environment, free_port, running
 from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.cli.demo.scripted import ScriptedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import ModuleType
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -43,41 +39,6 @@ def load(name: str) -> ModuleType:
 def client(base: str, timeout: float = 10) -> openai.OpenAI:
     http = openai.DefaultHttpxClient(trust_env=False)
     return openai.OpenAI(base_url=f"{base}/v1", api_key="none", max_retries=0, timeout=timeout, http_client=http)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
-def environment() -> dict[str, str]:
-    """This process's own, with the package that the tests import and without an HTTP proxy before loopback."""
-    kept = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
-    return {**kept, "PYTHONPATH": str(Path(toolcall_middleware.__file__).parent.parent)}
-
-
-@contextlib.contextmanager
-def running(*command: str, port: int, seconds: float = 60) -> Iterator[str]:
-    """A command that serves on `port`, from when it answers until the end of the block.
-
-    An answer with an error of the server does not count: llama.cpp's answers 503 while it loads its weights.
-    """
-    process = subprocess.Popen(
-        [sys.executable, *command], cwd=EXAMPLES.parent, env=environment(), stderr=subprocess.DEVNULL
-    )
-    try:
-        deadline = time.monotonic() + seconds
-        while True:
-            with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False, timeout=5).status_code < 500:
-                    break
-            assert process.poll() is None, f"{command} ended by itself"
-            assert time.monotonic() < deadline, f"{command} does not serve"
-            time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(10)
 
 
 def run_agent(base: str, question: str, *options: str, model: str = "toy") -> subprocess.CompletedProcess[str]:

@@ -7,45 +7,24 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 
+from tests.exchange.test_modes import NativeBackend
 from tests.helpers.asgi_client import Backend, post
 from toolcall_middleware import ToolCallMiddleware
 
 HI = [{"role": "user", "content": "Hi"}]
-CALL = {"id": "call_abc", "type": "function", "function": {"name": "shell", "arguments": '{"command": "ls"}'}}
+CALL = {
+    "index": 0,
+    "id": "call_abc",
+    "type": "function",
+    "function": {"name": "shell", "arguments": '{"command": "ls"}'},
+}
 OLD = {"function_call": CALL["function"]}
-HEAD = {"id": "x", "created": 1, "model": "m"}
 
 
-class Agent:
+def agent(said: dict[str, Any]) -> NativeBackend:
     """A backend that calls tools of its own, or only answers (`said`)."""
-
-    def __init__(self, said: dict[str, Any]) -> None:
-        self.said = said
-        self.bodies: list[dict[str, Any]] = []
-        self.raw = b""
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await (await self._answer(Request(scope, receive)))(scope, receive, send)
-
-    async def _answer(self, request: Request) -> Response:
-        self.raw = await request.body()
-        body = json.loads(self.raw)
-        self.bodies.append(body)
-        reason = "stop" if "content" in self.said else "tool_calls"
-        if not body.get("stream"):
-            message = {"role": "assistant", "content": None, **self.said}
-            choice = {"index": 0, "message": message, "finish_reason": reason}
-            return JSONResponse({**HEAD, "object": "chat.completion", "choices": [choice]})
-        said = {name: [{"index": 0, **one} for one in value] if name == "tool_calls" else value
-                for name, value in self.said.items()}  # fmt: skip
-        deltas = [{"index": 0, "delta": {"role": "assistant", **said}, "finish_reason": None},
-                  {"index": 0, "delta": {}, "finish_reason": reason}]  # fmt: skip
-        events = [json.dumps({**HEAD, "object": "chat.completion.chunk", "choices": [one]}) for one in deltas]
-        stream = "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])
-        return Response(stream, media_type="text/event-stream")
+    return NativeBackend({"role": "assistant", **said}, finish="stop" if "content" in said else "tool_calls")
 
 
 async def ask(app: Any, body: dict[str, Any], path: str = "/v1/chat/completions") -> httpx.Response:
@@ -72,7 +51,7 @@ async def test_an_enforced_list_stops_a_call_that_nobody_offered(
     if face == "usage" and not stream:
         body = {"messages": HI}
     app = ToolCallMiddleware(
-        Agent(said), mode=mode, faces="chat,messages,responses", allowlist="search", allowlist_mode="enforce"
+        agent(said), mode=mode, faces="chat,messages,responses", allowlist="search", allowlist_mode="enforce"
     )
     answer = await ask(app, {**body, "stream": stream}, path)
     assert "shell" not in answer.text or "tool_not_allowed" in answer.text + str(answer.headers)
@@ -90,7 +69,7 @@ async def test_a_rate_counts_it(mode: str, face: str, *, stream: bool) -> None:
     if face == "usage" and not stream:
         body = {"messages": HI}
     app = ToolCallMiddleware(
-        Agent({"tool_calls": [CALL]}), mode=mode, faces="chat,messages,responses", rate_limit="2/minute"
+        agent({"tool_calls": [CALL]}), mode=mode, faces="chat,messages,responses", rate_limit="2/minute"
     )
     for _ in range(2):
         assert (await ask(app, {**body, "stream": stream}, path)).status_code == 200
@@ -106,7 +85,7 @@ async def test_without_calls_the_request_and_the_answer_are_as_without_a_guard(*
         {"role": "user", "content": "And again", "name": "x"},
     ]
     body = {"messages": messages, "stream": stream, "temperature": 0.1, "top_k": 5, "response_format": {"type": "text"}}
-    plain, guarded = Agent({"content": "Hello"}), Agent({"content": "Hello"})
+    plain, guarded = agent({"content": "Hello"}), agent({"content": "Hello"})
     expected = await ask(ToolCallMiddleware(plain), body)
     answer = await ask(ToolCallMiddleware(guarded, allowlist="search", allowlist_mode="enforce"), body)
     assert guarded.bodies == plain.bodies
@@ -125,7 +104,7 @@ async def test_without_calls_the_request_and_the_answer_are_as_without_a_guard(*
 
 
 async def test_without_a_guard_it_passes() -> None:
-    answer = await ask(ToolCallMiddleware(Agent({"tool_calls": [CALL]})), {"messages": HI})
+    answer = await ask(ToolCallMiddleware(agent({"tool_calls": [CALL]})), {"messages": HI})
     assert answer.json()["choices"][0]["message"]["tool_calls"] == [CALL]
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
+import json
 import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,43 +15,21 @@ import quart
 
 from tests.helpers.asgi_client import BLOCK, JSON_TYPE, Client, ask, middleware
 from tests.helpers.fakes import TextBackend
+from tests.helpers.processes import free_port, running
 from tests.helpers.stream_rules import check_error, check_stream, check_whole
 from toolcall_middleware import ToolCallMiddleware
 
-ROOT = Path(__file__).resolve().parents[3]
+from ...response.streams import completion
+
 TEXT = "The weather: " + BLOCK
 ENDLESS = [{"role": "user", "content": "endless"}]
 
 
 @pytest.fixture(scope="module", params=["uvicorn", "hypercorn", "granian"])
 def server(request: pytest.FixtureRequest) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "tests.helpers.served", request.param, str(port)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            address = f"http://127.0.0.1:{port}"
-            _wait_for(address, process)
-            yield address
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(300):
-        assert process.poll() is None, "the server did not start"
-        try:
-            httpx.get(f"{address}/running", timeout=1)
-        except httpx.TransportError:
-            time.sleep(0.1)
-        else:
-            return
-    pytest.fail("the server did not answer")
+    port = free_port()
+    with running("-m", "tests.helpers.served", request.param, str(port), port=port) as address:
+        yield address
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -116,12 +91,6 @@ def test_an_app_that_raises_before_its_answer_is_the_servers_500(server: str) ->
     assert httpx.get(f"{server}/running").json() == 0
 
 
-def _whole() -> dict[str, Any]:
-    message = {"role": "assistant", "content": TEXT}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    return {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-
-
 async def _events() -> AsyncIterator[bytes]:
     """What the fake backend writes for the text."""
     made = await Client(ask(tools=None)).run(TextBackend([TEXT]))
@@ -134,7 +103,7 @@ def _litestar() -> Any:
     async def chat(request: litestar.Request[Any, Any, Any]) -> Any:
         if (await request.json()).get("stream"):
             return litestar.response.Stream(_events(), media_type="text/event-stream")
-        return _whole()
+        return json.loads(completion(TEXT))
 
     def within(app: Any) -> Any:
         return ToolCallMiddleware(app)
@@ -149,7 +118,7 @@ def _quart() -> Any:
     async def chat() -> Any:
         if (await quart.request.get_json()).get("stream"):
             return quart.Response(_events(), content_type="text/event-stream")
-        return _whole()
+        return json.loads(completion(TEXT))
 
     app.asgi_app = middleware(app.asgi_app)  # type: ignore[method-assign,assignment,arg-type]
     return app

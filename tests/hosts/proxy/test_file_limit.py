@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.house.test_examples import environment, free_port
+from tests.helpers.processes import environment, free_port
 from toolcall_middleware.hosts.proxy.server import HEAD_SECONDS
 
 resource = pytest.importorskip("resource")

@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.house.test_examples import environment, free_port
+from tests.helpers.processes import environment, free_port
 
 from .routing import table
 

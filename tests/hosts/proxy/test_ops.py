@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import re
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -23,6 +19,7 @@ from starlette.types import ASGIApp
 from tests.formats.template import templates
 from tests.helpers.asgi_client import HOST, TOOL, Client, ask, close
 from tests.helpers.fakes import TextBackend, serve, write_calls
+from tests.helpers.processes import running
 from toolcall_middleware import ToolCallMiddleware, create_proxy, metrics_app
 from toolcall_middleware.hosts.proxy.inspector.store import Store
 from toolcall_middleware.hosts.proxy.upstream.client import free_port
@@ -120,38 +117,18 @@ async def test_an_app_can_mount_the_metrics() -> None:
 @pytest.mark.slow
 def test_metrics_of_all_workers_are_added_up(backend: Any) -> None:
     port = free_port("127.0.0.1")
-    command = [
-        *(sys.executable, "-m", "toolcall_middleware", "serve", "--upstream", f"{backend[1].removesuffix('/v1')}/v1"),
-        *("--port", str(port), "--workers", "2", "--mode", "prompt", "--format", "hermes", "--set", "metrics=on"),
-    ]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            base = f"http://127.0.0.1:{port}"
-            _wait_for(base)
-            body = json.loads(ask(stream=False))
-            for _ in range(12):
-                # A connection each, so that both workers get some.
-                assert httpx.post(f"{base}/v1/chat/completions", json=body, timeout=20).status_code == 200
-            end = time.monotonic() + 20
-            while _requests(httpx.get(f"{base}/metrics").text) < 12 and time.monotonic() < end:
-                time.sleep(0.05)  # a request is counted behind its answer
-            counted = {_requests(httpx.get(f"{base}/metrics").text) for _ in range(6)}
-            assert counted == {12.0}
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(20)
-
-
-def _wait_for(base: str) -> None:
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        try:
-            if httpx.get(f"{base}/healthz").status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.2)
-    raise TimeoutError(base)
+    serve = ("-m", "toolcall_middleware", "serve", "--upstream", f"{backend[1].removesuffix('/v1')}/v1")
+    options = ("--port", str(port), "--workers", "2", "--mode", "prompt", "--format", "hermes", "--set", "metrics=on")
+    body = json.loads(ask(stream=False))
+    with running(*serve, *options, port=port) as base:
+        for _ in range(12):
+            # A connection each, so that both workers get some.
+            assert httpx.post(f"{base}/v1/chat/completions", json=body, timeout=20).status_code == 200
+        end = time.monotonic() + 20
+        while _requests(httpx.get(f"{base}/metrics").text) < 12 and time.monotonic() < end:
+            time.sleep(0.05)  # a request is counted behind its answer
+        counted = {_requests(httpx.get(f"{base}/metrics").text) for _ in range(6)}
+    assert counted == {12.0}
 
 
 def _requests(text: str) -> float:
