@@ -9,7 +9,6 @@ from typing import Any
 
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.proxy.inspector.store import Store
-from toolcall_middleware.observe.report import Observers
 from toolcall_middleware.observe.traces import TraceFiles
 
 from . import material, measure
@@ -25,7 +24,7 @@ def _apps(stream: Stream) -> Iterator[list[tuple[str, ToolCallMiddleware]]]:
     with tempfile.TemporaryDirectory() as folder:
         given: dict[str, Any] = {"mode": "prompt", "format": "hermes"}
         inspected = ToolCallMiddleware(stream, **given)
-        inspected._observers = Observers([Store(100)])
+        inspected._observers = [Store(100)]
         traced = ToolCallMiddleware(stream, **given, trace_dir=folder)
         yield [
             ("nobody", ToolCallMiddleware(stream, **given)),
@@ -35,7 +34,7 @@ def _apps(stream: Stream) -> Iterator[list[tuple[str, ToolCallMiddleware]]]:
             ("inspector", inspected),
             ("traces of all", traced),
         ]
-        for observer in traced._observers.all if traced._observers is not None else ():
+        for observer in traced._observers:
             if isinstance(observer, TraceFiles):
                 observer.flush()
 

@@ -19,7 +19,6 @@ from tests.helpers.fakes import Answer, Refusal, Script, TextBackend, serve, wri
 from toolcall_middleware import ToolCallMiddleware, create_proxy
 from toolcall_middleware.hosts.proxy.inspector.app import Inspector
 from toolcall_middleware.hosts.proxy.inspector.store import Store
-from toolcall_middleware.observe.report import Observers
 from toolcall_middleware.observe.traces import Trace
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -396,7 +395,7 @@ def test_on_a_face_the_client_got_what_left_for_it(page: Any, api: str, *, strea
         TextBackend([f"Let me look. {CALL}"]), mode="prompt", format="hermes", faces="chat,messages,responses"
     )
     store = Store()
-    app._observers = Observers([store])
+    app._observers = [store]
     with serve(app) as base, serve(stored(store)) as shown:
         body = {"model": "m", "stream": stream, **FACES[api]}
         assert httpx.post(f"{base.removesuffix('/v1')}/v1/{api}", json=body, timeout=20).status_code == 200
@@ -435,7 +434,7 @@ def agent() -> Iterator[str]:
     scripts: list[Script] = [CALL, CALL, "Because.", "Other."]
     store = Store()
     app = ToolCallMiddleware(TextBackend(scripts, pause=0), mode="prompt", format="hermes")
-    app._observers = Observers([store])
+    app._observers = [store]
     page = Inspector(app, store, TOKEN)
     with serve(page) as base:
         root = base.removesuffix("/v1")

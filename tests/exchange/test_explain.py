@@ -18,7 +18,6 @@ from toolcall_middleware.cli.dispatch import main
 from toolcall_middleware.explain import answer_of, case_of, explain, prompt_parts
 from toolcall_middleware.formats import registry
 from toolcall_middleware.hosts.proxy.inspector.store import Store
-from toolcall_middleware.observe.report import Observers
 from toolcall_middleware.observe.traces import Trace
 
 CALL = write_calls("hermes", ("weather", {"city": "Paris"}))
@@ -27,7 +26,7 @@ CALL = write_calls("hermes", ("weather", {"city": "Paris"}))
 async def recorded(text: str | Answer, *, body: bytes | None = None, **options: Any) -> Trace:
     store = Store()
     app = ToolCallMiddleware(TextBackend([text]), mode="prompt", format="hermes", **options)
-    app._observers = Observers([store])
+    app._observers = [store]
     await Client(ask() if body is None else body).run(app)
     (entry,) = store.entries.values()
     assert entry.trace is not None

@@ -20,7 +20,6 @@ from toolcall_middleware.cli.dispatch import main
 from toolcall_middleware.explain import case_of, explain
 from toolcall_middleware.formats import registry
 from toolcall_middleware.hosts.proxy.inspector.store import Store
-from toolcall_middleware.observe.report import Observers
 from toolcall_middleware.observe.traces import Trace, read_trace
 
 W: dict[str, Any] = {
@@ -99,7 +98,7 @@ async def exchanged(backend: Any, *, stream: bool, request: dict[str, Any], **se
     """The client's response, and the trace of it as it would be read from a file."""
     store = Store()
     app = ToolCallMiddleware(backend, **{"mode": "prompt", "format": "hermes", **settings})
-    app._observers = Observers([store])
+    app._observers = [store]
     response = await post(app, **{"tools": [W, T], "stream": stream, **request})
     (entry,) = store.entries.values()
     assert entry.trace is not None
@@ -181,7 +180,7 @@ async def test_a_request_of_another_api_is_run_as_it_was(face: str) -> None:
     """It is answered here also where it offers no tools; its custom tools and ids are those of the chat form."""
     store = Store()
     app = ToolCallMiddleware(TextBackend([f"<think>{TIME}</think>{WEATHER}"]), format="hermes", faces=face)
-    app._observers = Observers([store])
+    app._observers = [store]
     tool = W["function"]
     bodies: dict[str, dict[str, Any]] = {
         "messages": {
@@ -204,7 +203,7 @@ async def test_what_was_known_of_the_backend_is_known_again() -> None:
     """A model whose earlier answer showed that its prompt opens the thought: nothing in this request says so."""
     store = Store()
     app = ToolCallMiddleware(TextBackend(["hm</think>Hi", f"hm {WEATHER} no</think>Sunny"]), format="hermes")
-    app._observers = Observers([store])
+    app._observers = [store]
     await post(app, tools=[W])
     response = await post(app, tools=[W])
     last = store.entries[2].trace

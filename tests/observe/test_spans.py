@@ -13,7 +13,6 @@ from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.errors import SettingsError
 from toolcall_middleware.observe.content import content_of
-from toolcall_middleware.observe.report import Observers
 from toolcall_middleware.observe.spans import Spans
 
 sdk = pytest.importorskip("opentelemetry.sdk.trace")
@@ -30,7 +29,7 @@ async def spans_of(backend: TextBackend, body: bytes, *headers: tuple[bytes, byt
     provider = sdk.TracerProvider()
     provider.add_span_processor(export.SimpleSpanProcessor(exporter))
     app = ToolCallMiddleware(backend, mode="prompt", format="hermes", constrain="off")
-    app._observers = Observers([Spans(provider)])
+    app._observers = [Spans(provider)]
     await Client(body, headers=[(b"content-type", b"application/json"), *headers]).run(app)
     return list(exporter.get_finished_spans())
 

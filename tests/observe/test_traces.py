@@ -27,8 +27,7 @@ async def traced(folder: Path, body: bytes, text: str = CALL, backend: Any = Non
     app = ToolCallMiddleware(backend or TextBackend([text]), **options)
     headers = [(b"content-type", b"application/json"), (b"authorization", b"Bearer sk-secret"), (b"x-api-key", b"sk-2")]
     await Client(body, headers=headers).run(app)
-    assert app._observers is not None
-    for observer in app._observers.all:
+    for observer in app._observers:
         if isinstance(observer, TraceFiles):
             observer.flush()
     return [read_trace(path.read_bytes()) for path in written(folder)]
@@ -116,8 +115,7 @@ async def test_what_is_decided_of_the_last_answer_is_told_too(tmp_path: Path) ->
 
     middleware = ToolCallMiddleware(app, mode="native", trace_dir=str(tmp_path))
     await Client(ask()).run(middleware)
-    assert middleware._observers is not None
-    next(observer for observer in middleware._observers.all if isinstance(observer, TraceFiles)).flush()
+    next(observer for observer in middleware._observers if isinstance(observer, TraceFiles)).flush()
     (path,) = written(tmp_path)
     decided = {row["what"]: row["value"] for row in read_trace(path.read_bytes()).rows if row["kind"] == "decision"}
     assert decided["call"] == "unparsed"
@@ -129,8 +127,7 @@ async def test_another_attempt_says_what_led_to_it(tmp_path: Path) -> None:
         TextBackend(["No.", CALL]), mode="prompt", format="hermes", trace_dir=str(tmp_path), constrain="off"
     )
     await Client(body).run(app)
-    assert app._observers is not None
-    files = next(observer for observer in app._observers.all if isinstance(observer, TraceFiles))
+    files = next(observer for observer in app._observers if isinstance(observer, TraceFiles))
     files.flush()
     (path,) = written(tmp_path)
     trace = read_trace(path.read_bytes())

@@ -104,7 +104,7 @@ class Report:
 
 
 class Observer(Protocol):
-    """Who is told of requests. It must be quick, and it never raises."""
+    """What follows requests. It must be quick, and it never raises."""
 
     wants_content: bool
 
@@ -115,25 +115,8 @@ class Observer(Protocol):
         """It has ended; the report does not change any more."""
 
 
-class Observers:
-    """All who are told of a request."""
-
-    def __init__(self, observers: Sequence[Observer]) -> None:
-        self.all = tuple(observers)
-
-    def begin(self, report: Report, headers: Mapping[str, str]) -> None:
-        """A request has come."""
-        for observer in self.all:
-            observer.begin(report, headers)
-
-    def end(self, report: Report) -> None:
-        """It has ended."""
-        for observer in self.all:
-            observer.end(report)
-
-
-def observers_of(settings: Settings, more: Sequence[Observer] = ()) -> Observers | None:
-    """Who is to be told, by the settings and `more`; None where that is nobody.
+def observers_of(settings: Settings, more: Sequence[Observer] = ()) -> Sequence[Observer]:
+    """The observers that the settings ask for, after `more`.
 
     Raises SettingsError where the extra is not installed that a setting wants.
     """
@@ -157,4 +140,4 @@ def observers_of(settings: Settings, more: Sequence[Observer] = ()) -> Observers
                 max_total=settings.trace_dir_max_bytes,
             )
         )
-    return Observers(found) if found else None
+    return found

@@ -23,8 +23,7 @@ APIS = ("messages", "responses")
 
 
 def written(app: ToolCallMiddleware, folder: Path) -> Trace:
-    assert app._observers is not None
-    for observer in app._observers.all:
+    for observer in app._observers:
         if isinstance(observer, TraceFiles):
             observer.flush()
     (path,) = folder.glob("*.jsonl")

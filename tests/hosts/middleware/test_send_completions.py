@@ -15,7 +15,7 @@ from tests.helpers.asgi_client import asked_on_each_face, post
 from tests.helpers.completions_fake import CompletionsBackend
 from tests.helpers.fakes import serve
 from toolcall_middleware import SettingsError, ToolCallMiddleware
-from toolcall_middleware.observe.report import Observers, Report
+from toolcall_middleware.observe.report import Report
 from toolcall_middleware.upstream.raw_prompt import PendingPrompt
 
 from ...formats.template import templates
@@ -392,7 +392,7 @@ async def test_writing_the_prompt_is_work_of_ours_and_no_time_of_the_backends(
 
     backend = CompletionsBackend(CALL)
     app = ToolCallMiddleware(backend.app, format="template", template=template, send="completions")
-    app._observers = Observers([Observer()])
+    app._observers = [Observer()]
     assert (await post(app, asked(stream=True))).status_code == 200
     (report,) = reports
     (attempt,) = report.attempts

@@ -22,7 +22,7 @@ from toolcall_middleware.hosts.proxy.access_log import AccessLog
 from toolcall_middleware.hosts.proxy.inspector.app import Inspector
 from toolcall_middleware.hosts.proxy.inspector.store import Store
 from toolcall_middleware.observe.recorder import Recorder
-from toolcall_middleware.observe.report import Observers, Report
+from toolcall_middleware.observe.report import Report
 from toolcall_middleware.observe.traces import Trace
 
 TOKEN = "abcdefghijklmnop"
@@ -115,7 +115,7 @@ async def test_no_other_file_is_served(name: str) -> None:
 async def observed(text: str, **settings: Any) -> Store:
     store = Store()
     app = ToolCallMiddleware(TextBackend([text]), **{"mode": "prompt", "format": "hermes", **settings})
-    app._observers = Observers([store])
+    app._observers = [store]
     await Client(ask()).run(app)
     return store
 

@@ -24,7 +24,6 @@ from toolcall_middleware import ToolCallMiddleware, create_proxy, metrics_app
 from toolcall_middleware.hosts.proxy.inspector.store import Store
 from toolcall_middleware.hosts.proxy.upstream.client import free_port
 from toolcall_middleware.observe.metrics import Metrics
-from toolcall_middleware.observe.report import Observers
 from toolcall_middleware.observe.traces import TraceFiles
 
 from .routing import Proxies, table
@@ -235,7 +234,7 @@ async def test_of_two_hundred_streams_at_once_nothing_is_lost(tmp_path: Path) ->
     store, metrics = Store(), Metrics()
     files = TraceFiles(tmp_path, sample=1, max_bytes=1 << 20)
     app = ToolCallMiddleware(TextBackend([f"Hm. {CALL}"] * 200, pause=0), mode="prompt", format="hermes")
-    app._observers = Observers([store, metrics, files])
+    app._observers = [store, metrics, files]
     clients = await asyncio.gather(*(Client(ask()).run_with_others(app) for _ in range(200)))
     files.flush()
     assert all(b'"finish_reason":"tool_calls"' in client.body for client in clients)

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...observe.report import Observers, Report
+from ...observe.report import Observer, Report
 from .answer import MeasuredAnswer
 from .headers import values_of
 
@@ -84,13 +84,14 @@ def api_of(path: str) -> str:
     return next((api for suffix, api in _APIS if path.endswith(suffix)), "other")
 
 
-async def watched(app: ASGIApp, observers: Observers, scope: Scope, receive: Receive, send: Send) -> None:
+async def watched(app: ASGIApp, observers: Sequence[Observer], scope: Scope, receive: Receive, send: Send) -> None:
     """Run `app` for one request that has no report yet."""
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     record = record_of(scope)
     path: str = scope["path"]
     report = record.report = Report(id=record.id or f"req_{time.time_ns():x}", api=api_of(path), path=path[:256])
-    observers.begin(report, headers)
+    for observer in observers:
+        observer.begin(report, headers)
     if report.sent_on:
         own = {name.encode("latin-1"): value.encode("latin-1") for name, value in report.sent_on.items()}
         kept = [(name, value) for name, value in scope["headers"] if name.lower() not in own]
@@ -105,7 +106,8 @@ async def watched(app: ASGIApp, observers: Observers, scope: Scope, receive: Rec
         report.ended = time.perf_counter()
         report.end = ended
         _fill(report, record, answer)
-        observers.end(report)
+        for observer in observers:
+            observer.end(report)
 
 
 def _fill(report: Report, record: Record, answer: MeasuredAnswer) -> None:

@@ -219,7 +219,7 @@ class ToolCallMiddleware:
             await self._observed(partial(self._answer, endpoint), scope, receive, send)
 
     async def _observed(self, answer: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._observers is not None and record_of(scope).report is None:
+        if self._observers and record_of(scope).report is None:
             await watched(answer, self._observers, scope, receive, send)
         else:
             await answer(scope, receive, send)

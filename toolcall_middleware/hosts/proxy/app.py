@@ -163,7 +163,7 @@ class Proxy:
 
     async def _logged(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._log.line(scope, receive, send) as (own, taking, giving):
-            if self._observers is None or raw_path(scope).rstrip(b"/") in self._unwatched:
+            if not self._observers or raw_path(scope).rstrip(b"/") in self._unwatched:
                 await self._answer(own, taking, giving)
             else:
                 await watched(self._answer, self._observers, own, taking, giving)
