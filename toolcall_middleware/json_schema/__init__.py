@@ -1,1 +1,1 @@
-"""JSON Schemas of strangers: read, checked, shortened, and held against values. No $ref leaves the document."""
+"""JSON Schemas of clients: read, checked, shortened, and held against values. No $ref leaves the document."""

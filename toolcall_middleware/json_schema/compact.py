@@ -63,7 +63,7 @@ def calls_schema(tools: Sequence[Tool], *, parallel: bool) -> dict[str, Any]:
     """The schema of `{"tool_calls": [{"name", "arguments"}, …]}` over `tools`: at least one call, one if not
     `parallel`.
 
-    Definitions of all tools stand in the top `$defs` under names of their own, and references point to them there. The
+    Definitions of all tools are in the top `$defs` under names of their own, and references point to them there. The
     arguments of a tool whose references cannot be carried over (anchors, other documents, nothing there) are only said
     to be an object.
     """
@@ -94,7 +94,7 @@ def call_list_schema(tools: Sequence[Tool], *, parallel: bool) -> dict[str, Any]
 
 
 def call_schema(tools: Sequence[Tool], *, arguments: str) -> dict[str, Any]:
-    """The schema of one bare call, whose arguments stand under the key `arguments`."""
+    """The schema of one bare call, whose arguments are under the key `arguments`."""
     definitions: dict[str, Any] = {}
     return _with_definitions(_one_of(tools, definitions, arguments), definitions)
 

@@ -73,7 +73,7 @@ def _address(dialect: Any) -> str:
 
 @lru_cache(maxsize=16)
 def keywords_of(dialect: Any) -> frozenset[str]:
-    """The keywords that the metaschema says something about. What stands under others is data."""
+    """The keywords that the metaschema says something about. The values of others are data."""
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
     vocabularies = [urljoin(_address(dialect), part["$ref"]) for part in dialect.META_SCHEMA.get("allOf", ())]

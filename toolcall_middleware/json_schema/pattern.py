@@ -32,7 +32,7 @@ _COUNT = re.compile(r"\{[0-9]*,?[0-9]*\}")
 
 
 def _plain(match: re.Match[str]) -> str:
-    """Python's way of writing one piece of a pattern, or something that can stand in the same places."""
+    """Python's way of writing one piece of a pattern, or something that is allowed in the same places."""
     code = match["braced"] or match["plain"]
     if code or match["wide"]:
         return f"\\x{min(int(code, 16) if code else 255, 255):02x}"

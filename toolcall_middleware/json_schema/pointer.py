@@ -79,7 +79,7 @@ _NOTHING = object()
 
 
 def _at(start: Any, fragment: str) -> Any:
-    """What stands at a JSON pointer; `_NOTHING` where nothing does."""
+    """The value at a JSON pointer; `_NOTHING` where there is none."""
     at = start
     for key in tokens_of(fragment):
         if isinstance(at, dict) and key in at:

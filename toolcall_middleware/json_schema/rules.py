@@ -1,6 +1,6 @@
 """Our own checks of those keywords that jsonschema checks in a way that a client can make dear.
 
-jsonschema runs patterns with `re`, which cannot be told to give up, compares each item of a list with each other, and
+jsonschema runs patterns with `re`, which has no time limit, compares each item of a list with each other, and
 follows references through a registry of its own. Its `unevaluatedProperties` and `unevaluatedItems` look through a
 schema again for each reference to it. It gives each of these functions (validator, the keyword's value, instance,
 schema) and takes its errors.

@@ -19,7 +19,7 @@ _MAX_SCHEMAS = 2048
 
 
 def types_of(schema: Any, scope: Scope) -> frozenset[str]:
-    """The JSON types that `schema`, which stands in `scope`, allows; ALL where it does not say."""
+    """The JSON types that `schema`, which is part of `scope`, allows; ALL where it does not say."""
     return TypeReader().types(schema, scope)
 
 

@@ -109,7 +109,7 @@ def _is_type_of(base: Any) -> Callable[[Any, Any, str], bool]:
     """The method `is_type` of the dialect `base`.
 
     Jsonschema's own asks a map that is written in Rust. Where Python's stack ends in there, that is no RecursionError
-    but a panic, which nobody catches: it would take the answer along.
+    but a panic, which is not caught: it would take the answer along.
     """
     has_whole_floats = base.TYPE_CHECKER.is_type(1.0, "integer")
 

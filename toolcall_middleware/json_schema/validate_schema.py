@@ -132,7 +132,7 @@ class SchemaChecker:
 
 
 class _Walk:
-    """One pass over every place of a schema where a schema stands, then over what its references lead to."""
+    """One pass over every place in a schema that holds a schema, then over what its references lead to."""
 
     def __init__(self, root: dict[str, Any], checker: SchemaChecker) -> None:
         self._checker = checker

@@ -55,7 +55,7 @@ Path = tuple["Path", str | int] | None
 
 
 class Child(NamedTuple):
-    """A schema that stands right in another: under `keyword`, and there under `step` where that holds several."""
+    """A schema directly in another: under `keyword`, and there under `step` where that holds several."""
 
     keyword: str
     step: str | int | None
@@ -86,14 +86,14 @@ def written(path: Iterable[str | int]) -> str:
 
 
 def children(schema: Mapping[str, Any]) -> Iterator[Child]:
-    """What stands in `schema` where its keywords hold schemas, in its own order. It need not be a schema."""
+    """The values in `schema` whose keywords hold schemas, in its own order. It need not be a schema."""
     for keyword, value in schema.items():
         if keyword in ANY_DRAFT:
             yield from held(keyword, value, ANY_DRAFT[keyword])
 
 
 def held(keyword: str, value: Any, holds: Holds) -> Iterator[Child]:
-    """What stands in the `value` of one keyword."""
+    """The schemas in the `value` of one keyword."""
     if isinstance(value, list):
         if Holds.LIST in holds:
             for index, child in enumerate(value):

@@ -124,7 +124,7 @@ _STEP = 256
 
 
 def let_go(*values: Any) -> None:
-    """Empty the large lists in these JSON values, which nobody uses any more, in steps between which others run.
+    """Empty the large lists in these JSON values, which are not used any more, in steps between which others run.
 
     Looked for where there are few: of a large list of large lists it is the outer one that is emptied.
     """

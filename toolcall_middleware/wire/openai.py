@@ -1,6 +1,6 @@
 """Chat-completion chunks and answers as bytes: read what matters, keep the rest to the byte.
 
-Values that nobody here looks at stay `msgspec.Raw`, so unknown fields survive with their spelling.
+Values that are not read here stay `msgspec.Raw`, so unknown fields survive with their spelling.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def without_constants(data: bytes) -> bytes:
     except FAILURES:
         value = _lenient(data)
         return data if value is None else encode(value)
-    return data  # they stand in a string
+    return data  # they are in a string
 
 
 def with_fields(body: bytes, fields: dict[str, Any]) -> bytes:
@@ -187,7 +187,7 @@ def without_field(body: bytes, name: str) -> bytes:
 
 
 def one_line(payload: bytes) -> bytes:
-    """JSON without line ends, which stand only between its tokens: an event's data is one line."""
+    """JSON without line ends, which occur only between its tokens: an event's data is one line."""
     return payload.translate(_ONE_LINE)
 
 
@@ -203,7 +203,7 @@ def new_head(model: str, kind: str) -> Fields:
 
 
 def missing(head: Fields, top: Fields) -> Fields:
-    """What of `head` an answer leaves out. An error is none."""
+    """The fields of `head` that an answer omits. An error is no answer."""
     absent = {name: value for name, value in head.items() if (said := top.get(name)) is None or bytes(said) == b"null"}
     return absent if absent and not is_error(top) else {}
 
@@ -238,7 +238,7 @@ class Shape:
 
     @classmethod
     def of(cls, data: bytes, content: msgspec.Raw) -> Shape | None:
-        """The shape of the chunk `data`, whose `delta.content` is `content`; None when it cannot be told."""
+        """The shape of the chunk `data`, whose `delta.content` is `content`; None when it is not certain."""
         written = bytes(content)
         at = data.find(b'"content"')
         if at < 0:
@@ -275,7 +275,7 @@ class Shape:
 
 def is_error(fields: Fields) -> bool:
     """Whether a JSON object is an error: `{"error": …}`, the `{"object": "error", "message"}` of older vLLMs, or the
-    `{"detail": …}` of FastAPI. An `error` in which nothing stands is a gateway's way to say that there is none.
+    `{"detail": …}` of FastAPI. An empty `error` is a gateway's way to say that there is none.
     """
     if not is_null(fields.get("error")) and read_value(fields["error"]):
         return True
@@ -368,7 +368,7 @@ def thought_in(part: Any) -> str:
 
 
 def with_plain_content(said: Fields) -> Fields:
-    """A message or delta with the text of its parts as `content` and their thoughts behind its `reasoning`; `said`
+    """A message or delta with the text of its parts as `content` and their thoughts after its `reasoning`; `said`
     itself where its content is no list, or one with other parts.
     """
     if bytes(said.get("content", b""))[:1] != b"[":

@@ -11,7 +11,7 @@ import re
 import msgspec
 
 # A line end and a blank line. What ends in a CR may go on with an LF: that one begins the next event, where it is an
-# empty line and says nothing. So nobody waits for it, and streams with lone CRs are as quick as others.
+# empty line and says nothing. So no reader waits for it, and streams with lone CRs are as quick as others.
 _EVENT_END = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _LF, _CR = b"\n\r"  # as numbers, which are found in half the time

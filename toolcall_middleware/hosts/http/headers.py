@@ -1,4 +1,4 @@
-"""Which headers go through a proxy, and how the length of a body is told. Pure functions; names leave in lower case."""
+"""Which headers go through a proxy, and how the length of a body is stated. Names are sent in lower case."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Record:
     no_call: str | None = None
     """Why the answer holds no call, where tools were offered."""
     error: str | None = None
-    """The code of the error that the client was told."""
+    """The code of the error that the client got."""
     trace: str | None = None
     """The trace id of the client's `traceparent`."""
     hide: Callable[[bytes], bytes] | None = None

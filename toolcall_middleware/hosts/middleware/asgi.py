@@ -107,7 +107,7 @@ class ToolCallMiddleware:
 
     app: ASGIApp
     _fault: SettingsError | FormatError | None
-    """Why the app must not start, where its server has to be told so."""
+    """Why the app must not start, where its server must know."""
 
     def _configure(self, settings: Settings | None, options: dict[str, Any]) -> None:
         if settings is None:
@@ -238,7 +238,7 @@ class ToolCallMiddleware:
             settings = caller.settings
             came = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)
             if came is None:
-                # The app is told that the client went away. It gets nothing that was not read.
+                # The app sees a client that went away, and nothing of a body that was not read.
                 await self._other(scope, gone, send)
                 return
             untouched = came, scope

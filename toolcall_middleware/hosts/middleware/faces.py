@@ -71,7 +71,7 @@ _ENDPOINTS = {_MESSAGES: Endpoint.MESSAGES, _COUNT: Endpoint.COUNT, _RESPONSES: 
 
 
 def endpoint_of(scope: Scope, settings: Settings) -> Endpoint | None:
-    """Which endpoint a request asks; None where nobody reads it here."""
+    """Which endpoint a request asks; None where none is read here."""
     faces = settings.faces
     auto = faces == ("auto",)
     if is_chat(scope, settings.paths):
@@ -123,7 +123,7 @@ def means_responses(body: bytes) -> bool:
 def new_face(endpoint: Endpoint, upstream_api: str = "openai", max_kept: int | None = None) -> Face:
     """What reads a request to this endpoint, and writes its answer.
 
-    upstream_api: what stands behind speaks it. max_kept: bytes of a streamed answer, where the face keeps all of it.
+    upstream_api: which API the upstream speaks. max_kept: bytes of a stream, where the face keeps all of it.
     """
     if endpoint in {Endpoint.RESPONSES, Endpoint.MAYBE_RESPONSES}:
         return ResponsesFace(max_kept=max_kept)
@@ -135,7 +135,7 @@ def prepare_passage(passage: Passage, scope: Scope, settings: Settings) -> None:
     """What of the client's own request may go on to an upstream of its API. Its body was checked.
 
     Where tools are guarded, they go on in the words that were checked. Raises ToolCallError for options of the request
-    that are not allowed, and for tools that stand where no guard looks.
+    that are not allowed, and for tools in places where no guard looks.
     """
     settings = _with_options(passage.body, settings)
     passage.keeps_ids = not settings.rewrite_ids
@@ -311,7 +311,7 @@ class FaceAnswer(Answer):
         log_refusal(error)
         return error
 
-    # -- what leaves -----------------------------------------------------------------------------------------------
+    # -- what is sent ---------------------------------------------------------------------------------------------
 
     async def fail(self, error: ToolCallError) -> None:
         """Answer with an error of our own."""

@@ -1,5 +1,6 @@
 """Requests that are not read, while a guard is on: they pass when their body is proven to hold no tools. And the app's
-own key, which is asked for before anything is refused, so that our refusals tell limits and settings to nobody else.
+own key, which is asked for before anything is refused, so that only those who show the key
+learn limits and settings from our refusals.
 
 Another API (`/v1/responses`, `/api/chat`, `/invocations`), another method or another encoding would else carry past
 the guard what it is there to stop.
@@ -29,7 +30,7 @@ _LIMITS = (
     "max_tools", "max_tool_name_length", "max_description_length", "max_schema_depth", "max_arguments_bytes",
     "max_tool_calls", "max_tool_rounds",
 )  # fmt: skip
-# One of these stands in every name that SPEAKS_OF_TOOLS finds, in lower case: a quick look before the thorough one.
+# One of these is in every name that SPEAKS_OF_TOOLS finds, in lower case: a quick look before the thorough one.
 _WORDS = (b"tool", b"function", b"mcp_server", b"mcpserver")
 _UNREAD = "a guard is on, and this is not read here"
 # Fields of a chat completion that are read, and those that hold data of any name and are no more than data.
@@ -126,7 +127,7 @@ def check_charset(scope: Scope) -> None:
 
 
 def check_unknown_fields(body: bytes, read: frozenset[str] = frozenset()) -> bytes:
-    """Refuse a request whose tools stand where this layer does not look, and a gateway behind it may.
+    """Refuse a request with tools in places where this layer does not look, and a gateway after it may.
 
     LiteLLM takes fields out of `extra_body`. vLLM gives `chat_template_kwargs` to the template, which writes tools
     (Llama 3.1's those in `custom_tools`, SmolLM3's those in `xml_tools`), and takes tools of a developer's message.
@@ -212,7 +213,7 @@ def _may_speak_of_tools(body: bytes) -> bool:
 
 
 def _once_each(body: bytes, fields: dict[str, msgspec.Raw]) -> bytes:
-    """The JSON object `body`, or its `fields` written anew where one of them may stand in it more than once.
+    """The JSON object `body`, or its `fields` written anew where it may hold one of them more than once.
 
     As clients write JSON, the fields with their separators are the body to the byte, and it stays as it is.
     """
@@ -233,7 +234,7 @@ def _check_carriers(pairs: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 def _check_holders(pairs: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
     """The same, and what another name that speaks of tools holds: a list, an object, or one of them as text; and what
-    has calls read that nobody was offered.
+    has calls read of tools that were not offered.
     """
     for name, value in _check_carriers(pairs):
         if value and name.casefold() in READS_CALLS:
@@ -265,7 +266,7 @@ _BODILESS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def wants_keys(app: ASGIApp) -> bool:
-    """Whether a layer of authentication stands in `app`, by the names of its layers (vLLM's, Starlette's)."""
+    """Whether `app` has a layer of authentication, by the names of its layers (vLLM's, Starlette's)."""
     at: object = app
     for _ in range(_DEPTH):
         if at is None:

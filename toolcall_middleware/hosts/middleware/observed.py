@@ -1,6 +1,6 @@
 """An exchange that is observed: what goes through it is timed and noted for the request's report.
 
-Made in place of a plain one only where somebody observes, so that nobody else pays for it.
+Made in place of a plain one only where there are observers, so that other requests do not pay for it.
 """
 
 from __future__ import annotations

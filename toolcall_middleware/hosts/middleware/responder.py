@@ -88,7 +88,7 @@ class Responder:
                 if receiving.cancel():
                     await done_one(receiving)
                 if not receiving.cancelled():
-                    receiving.exception()  # nobody asks for it any more
+                    receiving.exception()  # its result is not needed any more
 
     async def _attempt(self, ask: Ask) -> None:
         """One request to the app."""
@@ -110,7 +110,7 @@ class Responder:
             if self._over and _only_ours(error):
                 return
             if isinstance(error, ToolCallError):
-                # The app says what the client is to be told: the proxy raises it when its upstream breaks off.
+                # The app has an error for the client: the proxy raises it when its upstream breaks off.
                 actions = self._exchange.receive(Failed(error))
                 if actions:
                     await self._execute(actions)
@@ -156,7 +156,7 @@ class Responder:
         return {"type": "http.disconnect"}
 
     async def _look_for_client(self) -> None:
-        """Whether the client has gone: an app that answers without listening was not told, and need not go on."""
+        """Whether the client has gone: an app that answers without listening does not know, and need not go on."""
         if self._gone:
             return
         if self._receiving is None:

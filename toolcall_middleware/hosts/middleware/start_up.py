@@ -104,7 +104,7 @@ def warm(settings: Settings) -> threading.Thread:
 
 def settle() -> threading.Thread:
     """Once all is warm, take what this process has by then out of the garbage collector's sight: it stays anyway, and
-    to look through it takes some fifty milliseconds in which every stream stands still. Only for a process that is a
+    to look through it takes some fifty milliseconds in which every stream pauses. Only for a process that is a
     server and nothing else. The thread, which ends by itself.
     """
     thread = threading.Thread(target=_settle, name="toolcall-middleware settling", daemon=True)

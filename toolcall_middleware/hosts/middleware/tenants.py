@@ -80,7 +80,7 @@ class Tenancy:
         return _limits_rates(self._tenants)
 
     async def find(self, scope: Scope) -> Tenant:
-        """Who asks in `scope`. Raises ToolCallError where that is told in two ways: the app might believe the other.
+        """Who asks in `scope`. Raises ToolCallError where the request says two things: the app might believe the other.
 
         Who finds the file changed waits until it has been read, in a thread; others go on with what held before.
         """
@@ -237,7 +237,7 @@ def _limiter(storage: str) -> FixedWindowRateLimiter:
         limiter = FixedWindowRateLimiter(storage_from_string(f"async+{uri}", **options))
         if _is_memory(storage):
             _memory.append(limiter)
-        return limiter  # noqa: TRY300 - what may raise stands above
+        return limiter  # noqa: TRY300 - what may raise is above
     except (ConfigurationError, ValueError) as error:
         reason = hide_login(str(error).replace("async+", "")).rstrip(".")
         raise SettingsError(f"rate_limit_storage: {reason}; use {OPTIONS['rate_limit_storage'].allowed}.") from None

@@ -48,7 +48,7 @@ class Asked:
 
 
 def asked_model(scope: Scope, body: bytes) -> Asked:
-    """The one model that the body or the query of a request names. Raises ToolCallError where it cannot be told.
+    """The one model that the body or the query of a request names. Raises ToolCallError where it is not certain.
 
     A body that begins as JSON is read as JSON whatever its content type says, because the middleware and most engines
     do not look at the type. A body whose type is a form is read as a form, too: all readings must name the same model.

@@ -6,7 +6,7 @@ models = ["qwen*"]
 url = "http://127.0.0.1:8000/v1"
 format = "hermes"
 
-`template=props` stands for the chat template that the upstream, a llama.cpp server, shows at `/props`.
+`template=props` means the chat template that the upstream, a llama.cpp server, shows at `/props`.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def read_upstreams(path: str, base: Settings) -> tuple[UpstreamConfig, ...]:
 def _shadow(upstream: UpstreamConfig, before: Sequence[UpstreamConfig]) -> str | None:
     """The upstream before this one whose wider globs take every model that this one names; None for none.
 
-    Two with the same names are meant to stand in for each other, and one with a weight is asked in its turn.
+    Two with the same names are meant to replace each other, and one with a weight is asked in its turn.
     """
     if upstream.weight is not None:
         return None

@@ -1,6 +1,6 @@
 """The inspector's server: a page, its files, the exchanges as JSON, and a stream of events for what is new.
 
-All of it needs a token in the address, is given to this machine alone unless told otherwise, and asks nothing of
+All of it needs a token in the address, is given to this machine alone by default, and asks nothing of
 anywhere else: the page's own policy forbids it.
 """
 

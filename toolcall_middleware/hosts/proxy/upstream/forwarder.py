@@ -406,7 +406,7 @@ class Forwarder:
         if headers is None or not 200 <= reply.status <= 599:
             raise ToolCallError("upstream_error", f"The upstream {self.address} did not answer with valid HTTP.")
         if reply.status in _BODILESS:
-            # No body follows, and some servers wait for one that was told.
+            # No body follows, and some servers wait for one that was announced.
             headers = [pair for pair in headers if pair[0] != b"content-length"]
         return {"type": "http.response.start", "status": reply.status, "headers": headers}
 
