@@ -60,6 +60,11 @@ def tool(name: str = "weather", **fields: Any) -> dict[str, Any]:
     }
 
 
+def part_alone(name: str) -> Settings:
+    given: dict[str, Any] = {name: True}
+    return Settings(**given)
+
+
 def check(settings: Settings, **fields: Any) -> None:
     body = {"model": "m", "messages": ASK, "tools": [tool(strict=True)], "parallel_tool_calls": False, **fields}
     sent = {name: value for name, value in body.items() if value is not None}
@@ -223,13 +228,13 @@ PARTS: list[tuple[str, dict[str, Any], str, str]] = [
 )
 def test_each_part_of_the_strict_dialect_also_alone(part: str, fields: dict[str, Any], code: str, param: str) -> None:
     check(Settings(), **fields)
-    for settings in (Settings(profile="strict"), Settings(**{part: True})):
+    for settings in (Settings(profile="strict"), part_alone(part)):
         with pytest.raises(ToolCallError) as caught:
             check(settings, **fields)
         assert (caught.value.code, caught.value.param, caught.value.status) == (code, param, 400)
     others = {name for name, *_ in PARTS} - {part}
     for other in sorted(others):
-        check(Settings(**{other: True}), **fields)
+        check(part_alone(other), **fields)
 
 
 @pytest.mark.parametrize(
