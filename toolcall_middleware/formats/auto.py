@@ -91,7 +91,8 @@ _auto = functools.lru_cache(maxsize=256)(Auto)
 
 
 def _built_in(name: str) -> Family:
-    return next(family for family in markup.families() if family.name == name)
+    found: Family = next(family for family in markup.families() if family.name == name)
+    return found
 
 
 def common() -> ToolFormat:

@@ -8,12 +8,10 @@ when the first text is read or shown: until then no family's file is imported bu
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from .family import Family
+from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
@@ -119,11 +117,10 @@ COMMON = Markup(
 
 
 @functools.cache
-def families() -> tuple[Family, ...]:
+def families() -> tuple[Any, ...]:
     """Every built-in family. Imports all of them."""
-    from .families import FAMILIES
-
-    return FAMILIES
+    found: tuple[Any, ...] = importlib.import_module(f"{__package__}.families").FAMILIES
+    return found
 
 
 @functools.cache

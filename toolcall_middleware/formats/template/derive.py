@@ -196,7 +196,7 @@ def _candidates(
     """Ways to read and write the calls, best first."""
     texts = {turn.calls[0].arguments: turn.text for turn in (*unlikely, *reversed(plain))}
     own = shapes.of_layout(found.layout, lambda arguments: texts.get(probes.written(arguments)))
-    known = [family for family in markup.families() if isinstance(family, Family)] if adopt else []
+    known: tuple[Family, ...] = markup.families() if adopt else ()
     # Several families write the same: the one that most models are of comes first. A form that no model is known by
     # (the loose dialects) says nothing of a template.
     models = {family: len(family.models) + len(family.alike) + len(family.fine_tunes) for family in known}
