@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolSet
-from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text
+from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text, joined
 
 TOOLS = ToolSet.of([Tool("f")])
 
@@ -53,6 +55,23 @@ def test_it_is_read_the_same_in_one_piece(text: str) -> None:
         parser = registry.get(fmt).parser(TOOLS, ParserOptions())
         cut = [event for char in text for event in parser.feed(char)] + parser.finish()
         assert said(cut) == said(whole)
+
+
+@pytest.mark.parametrize("behind", ["  so be it", "\t\n x", "  ", '  "', " \\n"])
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_the_text_behind_encoded_arguments_is_no_part_of_them_wherever_it_is_cut(quote: str, behind: str) -> None:
+    inside = '{"x": 1}' if quote == "'" else r"{\"x\": 1}"
+    text = f'<tool_call>{{"name": "f", "arguments": {quote}{inside}\n{behind}{quote}}}</tool_call>'
+    options = ParserOptions(keep_raw=True, keep_arguments=True)
+
+    def read(pieces: list[str]) -> list[Event]:
+        parser = registry.get("hermes").parser(TOOLS, options)
+        return joined([*(event for piece in pieces for event in parser.feed(piece)), *parser.finish()])
+
+    whole = read([text])
+    assert [json.loads(event.text) for event in whole if isinstance(event, CallArgs)] == [{"x": 1}]
+    for at in range(1, len(text)):
+        assert read([text[:at], text[at:]]) == whole, at
 
 
 def said(events: list[Event]) -> tuple[str, str, int]:

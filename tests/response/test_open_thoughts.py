@@ -99,6 +99,17 @@ def test_they_are_none_beside_other_text_in_code_or_in_a_thought_that_is_closed(
     assert not agreed(f"<think>{HM}{written}</think>Done.", format=name).calls
 
 
+def test_they_are_the_same_whole_and_streamed_in_a_thought_that_the_prompt_opened() -> None:
+    written = f'{HM}{{"name": "weather", "arguments": {CITY}}}'
+    half = '<tool_call>\n{"name": "weather", "arguments": {"ci'  # the stream holds it back up to the end
+    opened_by = {"format": "hermes", "reasoning_start": "open"}
+    assert agreed(written, **opened_by).named_calls == [("weather", CITY)]
+    assert not agreed(written + half, reason="length", **opened_by).calls
+    assert agreed(written + tag(arguments='{"city": "Oslo"}'), **opened_by).named_calls == [
+        ("weather", '{"city": "Oslo"}')
+    ]
+
+
 # Llama 4 explains itself before its list, which is a call there.
 @pytest.mark.parametrize(("name", "written"), [row for row in UNMARKED if row[0] not in {"auto", "llama4_pythonic"}])
 @pytest.mark.parametrize("parsed", ["ignore", "parse"])

@@ -272,8 +272,11 @@ class ChoiceAnswer:
                 events.pop()  # white space behind a call is none of the answer's text
             if self._start is None or not self._start.unclosed:
                 self._follow(events)
-            elif self.thought is not None and any(type(event) is CallStart for event in events):
-                self.thought.close()  # they are all calls of the answer
+            elif self.thought is not None:
+                if self._start.opened is not False and all(type(event) is Reasoning for event in events):
+                    self._ignore(self.thought.follow(events))
+                else:
+                    self.thought.close()  # there was no thought, or its calls are all calls of the answer
             # What the limit cut is the last call, not one behind which the model began another.
             begun = max((at for at, event in enumerate(events) if type(event) is CallStart), default=0)
             earlier, events = events[:begun], events[begun:]

@@ -10,6 +10,7 @@ from ..values.json_reader import JsonReader
 from ..values.json_spelling import decode, quoted
 
 _SHORT = 256
+_SPACE = anywhere(r"\s*")
 _PLAIN = anywhere(r'[^"\'\\\n]*')
 # Inside double quotes, with escapes that are complete. Not what msgspec refuses to decode.
 _RUN = anywhere(r'(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\["\\/bfnrt])*+')
@@ -122,8 +123,11 @@ class StringArguments:
         quote = self._quote
         plain = _RUN if quote == '"' else _PLAIN
         while i < len(s):
-            if self._over and not s[i].isspace() and s[i] != quote:
-                self.close(out)
+            if self._over:
+                i = _SPACE.match(s, i).end()
+                if i < len(s):
+                    self.close(out, ended=s[i] == quote)
+                    i += s[i] == quote
                 break
             j = plain.match(s, i).end()
             if j > i:

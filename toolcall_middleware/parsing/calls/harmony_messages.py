@@ -88,7 +88,7 @@ class _Message:
     """A message while it is read.
 
     header: what opened the header, in it. called: whom the message calls, until the call starts. plain: its text is
-    the one argument of the open call. thinks: it is reasoning. words: reads a call without any token, and what follows.
+    the one argument of the open call. thinks: it is reasoning. words: the call and what follows it have no tokens.
     """
 
     __slots__ = ("_addressed", "_cursor", "_spaced", "_tagged", "_tags", "called", "header", "plain", "thinks", "words")
@@ -101,8 +101,7 @@ class _Message:
         self._spaced = False  # a space stands behind each marker
         self.header: str | None = opening
         self.called: str | None = None
-        self.words: Words | None = None
-        self.plain = self.thinks = False
+        self.plain = self.thinks = self.words = False
 
     def read(self) -> Steps[None]:
         """The message, and those that follow without the end of the one before."""
@@ -120,9 +119,9 @@ class _Message:
             if not (yield from self._text(say)):
                 return
             self.header = ""
-        if self.words is not None:
+        if self.words:
             name, self.called = self.called, None
-            yield from self.words.from_call(name or "")
+            yield from read_words(self._cursor, to=name or "")
         elif self.called is not None:
             yield from self._call()
 
@@ -233,7 +232,7 @@ class _Message:
         cursor.sink.in_messages = True
         cursor.i = cursor.s.index("{", cursor.i)
         if "<" not in header:
-            self.words = Words(cursor)
+            self.words = True
         return True
 
     def _text(self, say: Callable[[str], None]) -> Steps[bool]:
@@ -409,141 +408,108 @@ def called(recipient: str, offered: Callable[[str], bool]) -> str:
     return name or written
 
 
-def read_words(c: Cursor, *, strict: bool = False) -> Steps[None]:
-    """Read the messages of an answer from the header of one on.
+def read_words(c: Cursor, *, strict: bool = False, to: str = "") -> Steps[None]:
+    """Read the messages of an answer from the header of one on, up to the final one or to text that is no message.
 
-    strict: it is one only where it begins a call of an offered tool, if it names a recipient.
+    strict: if the first one names a recipient, it is a message only where it begins a call of an offered tool.
+    to: the recipient of a call whose header has been read.
     """
-    yield from Words(c, strict=strict).read()
-
-
-class Words:
-    """The messages while they are read."""
-
-    __slots__ = ("_begins", "_cursor", "_strict", "_thinks", "_to")
-
-    def __init__(self, cursor: Cursor, *, strict: bool = False) -> None:
-        self._cursor = cursor
-        self._to = ""  # the recipient of the call at hand
-        self._strict = strict
-        self._thinks = False
-        self._begins = False  # the text ends in the recipient of a message
-
-    def read(self) -> Steps[None]:
-        """Read all messages, up to the final one or to what is none."""
-        try:
-            yield from self._messages()
-        except TextOver:
-            self.end_thought()
-            if self._begins and self._cursor.cut:
-                self._cursor.sink.accept()  # a message that never came
-            raise
-
-    def _messages(self) -> Steps[None]:
-        cursor = self._cursor
-        while True:
-            channel = yield from self._header()
-            if not channel:
-                if not (yield from self._call()):
-                    return
-                continue
-            cursor.sink.accept()
-            if channel == _FINAL or (channel != _ANALYSIS and (yield from self._is_json())):
-                cursor.sink.says_more = True
+    while True:
+        channel = ""
+        if not to:
+            channel, to = yield from _words_header(c, strict=strict)
+            strict = False
+        if to:
+            arguments = CallArguments(c.s[c.i], _WORD_ENDS, c.sink.arguments)
+            yield from c.call(called(to, c.sink.offered), None, arguments)
+            to = ""
+            if not (yield from _another(c)):
                 return
-            self._thinks = channel == _ANALYSIS
-            say = cursor.sink.emit_reasoning if self._thinks else cursor.sink.emit_text
-            yield from _said(cursor, say, _NEXT_WORDS, self._sure, lambda _: True)
-            self.end_thought()
-            cursor.sink.consumed(cursor.taken())
-            cursor.sink.hold()
+            continue
+        c.sink.accept()
+        if channel == _FINAL or (channel != _ANALYSIS and (yield from _says_json(c))):
+            c.sink.says_more = True
+            return
+        thinks = channel == _ANALYSIS
+        say = c.sink.emit_reasoning if thinks else c.sink.emit_text
+        try:
+            yield from _said(c, say, _NEXT_WORDS, lambda: _no_header(c), lambda _: True)
+        except TextOver:
+            if thinks:
+                c.sink.end_reasoning()
+            raise
+        if thinks:
+            c.sink.end_reasoning()
+        c.sink.consumed(c.taken())
+        c.sink.hold()
 
-    def end_thought(self) -> None:
-        """The reasoning is over, if there is any."""
-        if self._thinks:
-            self._thinks = False
-            self._cursor.sink.end_reasoning()
 
-    def _header(self) -> Steps[str]:
-        """The channel of the message; empty where it is a call. Raises NotACall where there is no message."""
-        cursor = self._cursor
-        while True:
-            yield from cursor.some()
-            s = cursor.s[cursor.i : cursor.i + _MAX_WORDS]
-            head = _HEAD.match(s)
-            at = head.end()
-            call = _CALL.match(s, at)
-            self._begins = call is None and _TO_PART.match(s, at) is not None
-            if not self._begins and (call or cursor.last or not (_CALL_PART.match(s, at) or self._undecided(s))):
-                break
-            yield from cursor.more()
-        channel: str = head["channel"] or ""
-        offered = cursor.sink.offered
-        if call is None:
-            if not channel or s.startswith((" to=", "to="), at):
-                raise NotACall
-        else:
-            if self._strict and not offered(called(call["to"], offered)):
-                raise NotACall
-            self._to = call["to"]
-            channel, at = "", call.end()
-        cursor.i += at
-        self._strict = False
-        return channel
+def _words_header(c: Cursor, *, strict: bool) -> Steps[tuple[str, str]]:
+    """Read a header: the message's channel, or the recipient of a call. Raises NotACall where there is no message."""
+    while True:
+        yield from c.some()
+        s = c.s[c.i : c.i + _MAX_WORDS]
+        head = _HEAD.match(s)
+        at = head.end()
+        call = _CALL.match(s, at)
+        begun = call is None and _TO_PART.match(s, at) is not None
+        half = len(s) < _LONGEST_WORDS and any(begin.startswith(s) for begin in (*_BEGINNINGS, *_CHANNELS))
+        if not begun and (call or c.last or not (_CALL_PART.match(s, at) or half)):
+            break
+        try:
+            yield from c.more()
+        except TextOver:
+            if begun and c.cut:
+                c.sink.accept()  # a message that never came
+            raise
+    if call is not None:
+        if strict and not c.sink.offered(called(call["to"], c.sink.offered)):
+            raise NotACall
+        c.i += call.end()
+        return "", call["to"]
+    if not head["channel"] or s.startswith((" to=", "to="), at):
+        raise NotACall
+    c.i += at
+    return head["channel"], ""
 
-    def _undecided(self, s: str) -> bool:
-        return len(s) < _LONGEST_WORDS and any(begun.startswith(s) for begun in (*_BEGINNINGS, *_CHANNELS))
 
-    def _is_json(self) -> Steps[bool]:
-        """Whether the text of a commentary is JSON, which its header says."""
-        cursor = self._cursor
-        while True:
-            yield from cursor.some()
-            m = _JSON.match(cursor.s, cursor.i)
-            if m is not None:
-                cursor.i = m.end()
-                return True
-            if cursor.last or not _JSON_PART.match(cursor.s, cursor.i):
-                return False
-            yield from cursor.more()
+def _says_json(c: Cursor) -> Steps[bool]:
+    """Whether the text of a commentary is JSON, which its header says."""
+    while True:
+        yield from c.some()
+        m = _JSON.match(c.s, c.i)
+        if m is not None:
+            c.i = m.end()
+            return True
+        if c.last or not _JSON_PART.match(c.s, c.i):
+            return False
+        yield from c.more()
 
-    def _sure(self) -> int:
-        """Up to where no header may have begun."""
-        s = self._cursor.s
-        for at in range(max(self._cursor.i, len(s) - _LONGEST_WORDS), len(s)):
-            if s[at] == "a" and any(begun.startswith(s[at:]) for begun in _BEGINNINGS):
-                return at
-        return len(s)
 
-    def from_call(self, recipient: str) -> Steps[None]:
-        """The same, where the header of a call has been read."""
-        self._to = recipient
-        if (yield from self._call()):
-            yield from self.read()
+def _no_header(c: Cursor) -> int:
+    """The index up to which no header may have begun."""
+    s = c.s
+    for at in range(max(c.i, len(s) - _LONGEST_WORDS), len(s)):
+        if s[at] == "a" and any(begun.startswith(s[at:]) for begun in _BEGINNINGS):
+            return at
+    return len(s)
 
-    def _call(self) -> Steps[bool]:
-        """Behind the header of a call. Whether another message follows."""
-        cursor = self._cursor
-        arguments = CallArguments(cursor.s[cursor.i], _WORD_ENDS, cursor.sink.arguments)
-        yield from cursor.call(called(self._to, cursor.sink.offered), None, arguments)
-        return (yield from self._another())
 
-    def _another(self) -> Steps[bool]:
-        """Whether another message follows a call."""
-        cursor = self._cursor
-        while True:
-            yield from cursor.some()
-            s, j = cursor.s, cursor.behind_space(_MAX_GAP)
-            if _NEXT_WORDS.match(s, j):
-                cursor.i = j
-                return True
-            result = _RESULT.match(s, j)
-            if result is not None:
-                cursor.sink.stopped_at = result.group()
-                cursor.i = result.end()
-                return False
-            rest = s[j : j + _LONGEST_WORDS]
-            begun = any(beginning.startswith(rest) for beginning in (*_BEGINNINGS, _NAMESPACE))
-            if cursor.last or not (begun or _RESULT_PART.match(s, j)):
-                return False
-            yield from cursor.more()
+def _another(c: Cursor) -> Steps[bool]:
+    """Whether another message follows a call."""
+    while True:
+        yield from c.some()
+        s, j = c.s, c.behind_space(_MAX_GAP)
+        if _NEXT_WORDS.match(s, j):
+            c.i = j
+            return True
+        result = _RESULT.match(s, j)
+        if result is not None:
+            c.sink.stopped_at = result.group()
+            c.i = result.end()
+            return False
+        rest = s[j : j + _LONGEST_WORDS]
+        begun = any(beginning.startswith(rest) for beginning in (*_BEGINNINGS, _NAMESPACE))
+        if c.last or not (begun or _RESULT_PART.match(s, j)):
+            return False
+        yield from c.more()
