@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable
 
 from . import (
@@ -18,7 +17,6 @@ from . import (
     hostile,
     hostile_requests,
     imports,
-    observed,
     parsers,
     plot,
     report,
@@ -41,7 +39,6 @@ BENCHMARKS: dict[str, Callable[..., Table]] = {
     "delay": held.run,
     "first-call": held.first_call,
     "requests": requests.run,
-    "observed": observed.run,
     "hostile": hostile.run,
     "hostile-requests": hostile_requests.run,
     "import": imports.run,
@@ -59,8 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
     if given.write and (given.smoke or given.names):
         parser.error("--write is for a whole run")
-    for name in [name for name in os.environ if name.startswith("TOOLCALL_")]:
-        del os.environ[name]  # what is measured are the defaults
+    report.only_defaults()
     tables = []
     for name in given.names or BENCHMARKS:
         table = BENCHMARKS[name](smoke=given.smoke)

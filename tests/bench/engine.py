@@ -31,7 +31,7 @@ from toolcall_middleware.cli.faces.answers import Received, read_answer
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
 from .questions import QUESTIONS, TOOLS
-from .report import Table, machine
+from .report import Table, machine, only_defaults
 
 _MOST_TOKENS = 200
 _MOST_SHOWN = 5
@@ -275,8 +275,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--format", default="auto")
     parser.add_argument("--too-long", type=int, default=0, metavar="WORDS", help="also a request of so many words")
     given = parser.parse_args(arguments)
-    for name in [name for name in os.environ if name.startswith("TOOLCALL_")]:
-        del os.environ[name]  # what is asked are the defaults
+    only_defaults()
     key = os.environ.get(given.key_env) if given.key_env else None
     try:
         results = asyncio.run(

@@ -16,7 +16,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import resource
 import signal
 import statistics
@@ -324,8 +323,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--no-crowd", action="store_true", help="without the 500 streams")
     parser.add_argument("--write", action="store_true", help="put the tables into tests/bench/README.md")
     given = parser.parse_args(arguments)
-    for name in [name for name in os.environ if name.startswith("TOOLCALL_")]:
-        del os.environ[name]
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192) if most > 0 else 8192, most))
     with middle.an_upstream() as base:

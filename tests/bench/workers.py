@@ -142,8 +142,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each")
     parser.add_argument("--write", action="store_true", help="put the table into tests/bench/README.md")
     given = parser.parse_args(arguments)
-    for name in [name for name in os.environ if name.startswith("TOOLCALL_")]:
-        del os.environ[name]
     table = Table(
         f"Proxy: two workers on {os.cpu_count()} cores", ("requests a second; CPU µs a request", "x one worker")
     )
