@@ -851,33 +851,32 @@ async def test_a_body_in_tiny_pieces_takes_no_more_than_a_few_times_its_size() -
 # -- an allowlist that does nothing --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", [{}, {"allowlist_mode": "off"}, {"allowlist_mode": "enforce"}, {"allowlist": ()}])
-def test_an_allowlist_without_a_mode_is_warned_of_at_start(
-    given: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    middleware(Recorder(), **{"allowlist": "weather,get_*", **given})
-    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert warned == (
-        []
-        if given
-        else ["allowlist is set and does nothing, because allowlist_mode is off: set it to enforce, warn or off."]
-    )
+IDLE = "allowlist is set and does nothing, because allowlist_mode is off: set it to enforce, warn or off."
+EMPTY = "allowlist is empty and allowlist_mode is enforce: every tool is refused."
 
 
 @pytest.mark.parametrize(
-    ("given", "warns"),
-    [({}, True), ({"allowlist": "get_*"}, False), ({"allowlist_mode": "warn"}, False), ({"tenants": True}, False)],
+    ("given", "warnings"),
+    [
+        ({"allowlist": "weather,get_*"}, [IDLE]),
+        ({"allowlist": "weather,get_*", "allowlist_mode": "off"}, []),
+        ({"allowlist": "weather,get_*", "allowlist_mode": "enforce"}, []),
+        ({"allowlist": ()}, []),
+        ({"allowlist_mode": "enforce"}, [EMPTY]),
+        ({"allowlist_mode": "enforce", "allowlist": "get_*"}, []),
+        ({"allowlist_mode": "warn"}, []),
+        ({"allowlist_mode": "enforce", "tenants_file": "tenants.toml"}, []),  # each may have a list of its own
+    ],
+    ids=str,
 )
-def test_an_empty_allowlist_that_holds_is_warned_of_at_start(
-    given: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture, *, warns: bool
+def test_an_allowlist_that_cannot_be_meant_is_warned_of_at_start(
+    given: dict[str, Any], warnings: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = {"allowlist_mode": "enforce", **given}
-    if options.pop("tenants", False):  # each may have a list of its own
+    if "tenants_file" in given:
         (tmp_path / "tenants.toml").write_text("[tenants.a]\nallowlist = 'f'\n")
-        options["tenants_file"] = str(tmp_path / "tenants.toml")
-    middleware(Recorder(), **options)
-    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert warned == (["allowlist is empty and allowlist_mode is enforce: every tool is refused."] if warns else [])
+        given = {**given, "tenants_file": str(tmp_path / "tenants.toml")}
+    middleware(Recorder(), **given)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == warnings
 
 
 def test_the_warning_names_the_variable(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -75,10 +76,24 @@ async def test_what_may_have_been_begun_or_has_waited_is_not_sent_again(failure:
     assert (answer.status in {502, 504}, len(transport.left)) == (True, 1)
 
 
+class Refusal(httpx.AsyncByteStream):
+    """A body that knows whether it was closed."""
+
+    closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b"busy"
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
 @pytest.mark.parametrize("status", [429, 503])
-async def test_who_says_to_come_back_soon_is_asked_again(status: int) -> None:
-    transport = Scripted(busy(status, retry_after="0"), httpx.Response(200))
+async def test_who_says_to_come_back_soon_is_asked_again_and_its_refusal_closed(status: int) -> None:
+    body = Refusal()
+    transport = Scripted(httpx.Response(status, headers={"retry-after": "0"}, stream=body), httpx.Response(200))
     assert (await ask(forwarder(transport, retries=1), post(), b"{}")).status == 200
+    assert body.closed
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 import toolcall_middleware
 from tests.exchange.test_modes import TOOL, post
+from tests.helpers.asgi_client import asked_on_each_face
 from tests.helpers.fakes import Quirks, Refusal, TextBackend
 from toolcall_middleware import ToolCallMiddleware
 
@@ -48,12 +49,6 @@ async def test_a_refusal_in_an_app_is_logged(caplog: pytest.LogCaptureFixture) -
 
 
 WEATHER = '<tool_call>\n{"name": "f", "arguments": {x: "secret"}}\n</tool_call>'
-DECLARED: Any = TOOL["function"]
-FUNCTION = {"name": "f", "input_schema": DECLARED["parameters"]}
-OTHERS: dict[str, dict[str, Any]] = {
-    "/v1/messages": {"max_tokens": 100, "tools": [FUNCTION]},
-    "/v1/responses": {"input": "hi", "messages": None, "tools": [{"type": "function", **DECLARED}]},
-}
 NO_ANSWER = Refusal(200, b"secret", {"content-type": "text/html"})
 MALFORMED = "refused: status=422 code=malformed_tool_arguments param=tool_calls[0].function.arguments"
 NO_CALL = "refused: status=422 code=tool_choice_not_satisfied param=tool_choice"
@@ -66,7 +61,7 @@ async def refusals(
     caplog: pytest.LogCaptureFixture, app: Any, *, path: str = "/v1/chat/completions", **fields: Any
 ) -> tuple[httpx.Response, list[str]]:
     """What the client gets, and the lines of refusals."""
-    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [TOOL], **fields}
+    body = {**asked_on_each_face("hi", TOOL).get(path, {}), **fields}
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     caplog.clear()
     with caplog.at_level(logging.INFO, "toolcall_middleware"):
@@ -93,7 +88,7 @@ async def test_an_answer_that_ends_in_an_error_is_logged_once_begun_or_not(
     backend = TextBackend(script * 2, quirks=quirks)
     app = ToolCallMiddleware(backend, format="hermes", faces="chat,messages,responses", **chosen)
     for stream in (True, False) if quirks.cut_after is None else (True,):  # a whole answer is there or not
-        response, told = await refusals(caplog, app, path=path, stream=stream, **OTHERS.get(path, {}))
+        response, told = await refusals(caplog, app, path=path, stream=stream)
         assert "error" in response.text
         assert told == [line]
 
@@ -107,7 +102,7 @@ async def test_a_refusal_before_the_app_is_asked_is_logged_once(caplog: pytest.L
 
 async def test_a_refusal_of_what_is_not_read_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     app = ToolCallMiddleware(TextBackend([]), max_tools=3)
-    response, told = await refusals(caplog, app, path="/api/chat")
+    response, told = await refusals(caplog, app, path="/api/chat", messages=[], tools=[TOOL])
     assert (response.status_code, told) == (403, [GUARDED])
 
     async def receive() -> dict[str, Any]:

@@ -44,11 +44,24 @@ def limited(rate: str | None = "10/hour", app: Any = rated_app, **options: Any) 
     return ToolCallMiddleware(app, settings=Settings(rate_limit=rate, **options))
 
 
-async def post(app: Any, body: bytes, key: str | None = "Bearer a", **scope: Any) -> Client:
+async def post(
+    app: Any, body: bytes, key: str | None = "Bearer a", more: Headers | None = None, **scope: Any
+) -> Client:
     headers: Headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if key is not None:
         headers.append((b"authorization", key.encode()))
-    return await Client(body, headers=headers, **scope).run_with_others(app)
+    return await Client(body, headers=[*headers, *(more or [])], **scope).run_with_others(app)
+
+
+async def one_call(app: Any, *headers: tuple[bytes, bytes]) -> Client:
+    """A request for one call that says by these headers alone who asks."""
+    return await post(app, ask(1), None, list(headers))
+
+
+async def close_rates(*apps: ToolCallMiddleware) -> None:
+    for app in apps:
+        assert app._rates is not None
+        await app._rates.aclose()
 
 
 def remaining(client: Client) -> tuple[int, int, int]:
@@ -128,28 +141,20 @@ async def test_tenants_have_budgets_of_their_own() -> None:
 
 async def test_another_header_can_tell_tenants_apart() -> None:
     app = limited("1/hour", tenant_header="X-Team")
-
-    async def team(name: bytes) -> int:
-        body = ask(1)
-        headers = [(b"content-length", str(len(body)).encode()), (b"x-team", name)]
-        return (await Client(body, headers=headers).run_with_others(app)).status
-
-    assert [await team(b"a"), await team(b"b"), await team(b"a")] == [200, 200, 429]
+    teams = [await one_call(app, (b"x-team", name)) for name in (b"a", b"b", b"a")]
+    assert [client.status for client in teams] == [200, 200, 429]
 
 
 @pytest.mark.parametrize("header", ["authorization", "x-api-key"])
 async def test_a_key_is_the_same_in_either_header(header: str) -> None:
     app = limited("1/hour", tenant_header=header)
-    body = ask(1)
-
-    async def keys(name: bytes, value: bytes) -> int:
-        headers = [(b"content-length", str(len(body)).encode()), (name, value)]
-        return (await Client(body, headers=headers).run_with_others(app)).status
-
-    assert await keys(b"authorization", b"Bearer k") == 200
-    assert await keys(b"x-api-key", b"k") == 429
-    assert await keys(b"x-api-key", b"other") == 200
-    assert await keys(b"authorization", b"bearer other") == 429
+    for name, value, status in (
+        (b"authorization", b"Bearer k", 200),
+        (b"x-api-key", b"k", 429),
+        (b"x-api-key", b"other", 200),
+        (b"authorization", b"bearer other", 429),
+    ):
+        assert (await one_call(app, (name, value))).status == status
 
 
 async def test_middlewares_of_one_process_share_its_memory() -> None:
@@ -162,14 +167,9 @@ async def test_middlewares_of_one_process_share_its_memory() -> None:
 
 async def test_who_asks_is_not_told_in_two_ways() -> None:
     """Else a second header would give a new budget, or another tenant's settings, where the app takes the first."""
-    body = ask(1)
-
-    async def keys(*values: bytes) -> Client:
-        headers = [(b"content-length", str(len(body)).encode()), *((b"authorization", value) for value in values)]
-        return await Client(body, headers=headers).run_with_others(limited("1/hour"))
-
-    assert (await keys(b"Bearer a", b"Bearer a")).status == 200
-    refused = await keys(b"Bearer a", b"Bearer b")
+    one, two = (b"authorization", b"Bearer a"), (b"authorization", b"Bearer b")
+    assert (await one_call(limited("1/hour"), one, one)).status == 200
+    refused = await one_call(limited("1/hour"), one, two)
     assert (refused.status, refused.json["error"]["code"]) == (400, "invalid_request")
     assert "authorization" in refused.json["error"]["message"]
 

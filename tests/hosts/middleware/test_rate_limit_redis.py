@@ -22,7 +22,7 @@ from toolcall_middleware import Settings, ToolCallMiddleware
 
 from .rated_app import app as rated_app
 from .redis_server import RedisServer
-from .test_rate_limit import ask, limited, post, remaining
+from .test_rate_limit import ask, close_rates, limited, post, remaining
 
 ROOT = Path(__file__).parent.parent.parent.parent
 RATE = 100_000
@@ -128,8 +128,7 @@ async def test_a_redis_that_stops_and_starts_is_a_matter_of_policy(
     assert remaining(await post(app, ask(6)))[1] == 0
     assert (await post(app, ask(1))).status == 429
     assert "rate_limit_storage is back." in caplog.text
-    assert app._rates is not None
-    await app._rates.aclose()
+    await close_rates(app)
 
 
 @pytest.mark.parametrize("failure", ["open", "closed"])
@@ -142,8 +141,7 @@ async def test_a_redis_that_stops_while_an_answer_is_written_costs_the_client_no
 
     wrapped = limited("10/hour", app, rate_limit_storage=redis.uri, rate_limit_failure=failure)
     assert (await post(wrapped, ask(3))).status == 200
-    assert wrapped._rates is not None
-    await wrapped._rates.aclose()
+    await close_rates(wrapped)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -170,8 +168,7 @@ async def test_a_redis_that_answers_and_counts_nothing_is_down(
     assert "rate_limit_storage is back." in caplog.text
     assert (await post(app, ask(7, stream=stream))).status == 200
     assert (await post(app, ask(1, stream=stream))).status == 429
-    assert app._rates is not None
-    await app._rates.aclose()
+    await close_rates(app)
 
 
 async def test_a_redis_that_stops_answering_is_waited_for_once_an_answer(redis: RedisServer) -> None:
@@ -183,8 +180,7 @@ async def test_a_redis_that_stops_answering_is_waited_for_once_an_answer(redis: 
     start = time.monotonic()
     assert (await post(wrapped, ask(5, stream=True))).status == 200
     assert time.monotonic() - start < 4
-    assert wrapped._rates is not None
-    await wrapped._rates.aclose()
+    await close_rates(wrapped)
 
 
 async def test_a_redis_of_before_hello_counts(redis: RedisServer) -> None:
@@ -193,8 +189,7 @@ async def test_a_redis_of_before_hello_counts(redis: RedisServer) -> None:
     redis.start("--rename-command", "HELLO", "")
     app = limited("10/hour", rate_limit_storage=redis.uri, rate_limit_failure="closed")
     assert remaining(await post(app, ask(4)))[1] == 6
-    assert app._rates is not None
-    await app._rates.aclose()
+    await close_rates(app)
 
 
 async def test_the_connections_close_with_the_app(redis: RedisServer) -> None:
@@ -226,8 +221,7 @@ async def test_a_storage_that_never_answers_is_waited_for_once(failure: str, oth
         start = time.monotonic()
         assert (await post(app, ask(3))).status == (200 if failure == "open" else 503)
         assert time.monotonic() - start < (3 if others else 4)
-        assert app._rates is not None
-        await app._rates.aclose()
+        await close_rates(app)
 
 
 def test_a_redis_need_not_be_there_at_start() -> None:

@@ -17,7 +17,7 @@ from toolcall_middleware.hosts.middleware import tenants
 from ..proxy.proxy_servers import serving
 from ..proxy.routing import Proxies, http, table
 from .redis_server import RedisServer
-from .test_rate_limit import ask, post
+from .test_rate_limit import ask, close_rates, post
 
 TOKENS = 1 + 3  # the prompt is a word in "hi"; the answer three deltas
 FACES = ("chat", "messages", "responses")
@@ -250,10 +250,7 @@ async def test_a_redis_counts_for_all_workers(redis: RedisServer) -> None:
     assert "/request/" in keys
     assert "/token/" in keys
     assert "Bearer" not in keys
-    for app in apps:
-        assert app._rates is not None
-        await app._rates.aclose()
+    await close_rates(*apps)
     later = limited(rate_limit_storage=redis.uri, token_limit="1000/hour")
     assert left(await post(later, plain()), "tokens") == 1000 - 6 * TOKENS
-    assert later._rates is not None
-    await later._rates.aclose()
+    await close_rates(later)
