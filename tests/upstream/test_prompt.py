@@ -199,7 +199,7 @@ def test_the_body_keeps_every_other_field_to_the_byte_and_in_order() -> None:
         b'"parallel_tool_calls":true,"stop":["Obs:"],"store" : true, "metadata":{"k":"v"},"seed":12345678901234}'
     )
     chat = read(raw)
-    body = prompt.build_body(chat, FORMATS[0], AUTO, [HELLO], {})
+    body = build_body(chat, FORMATS[0], AUTO, [HELLO])
     assert body == (
         b'{"zeta":{"a":1.0 , "b":[1e5,"\\u00e9"]},"model":"m","messages":[{"role":"user","content":"hello"}],'
         b'"temperature":0.70,"store":true,"metadata":{"k":"v"},"seed":12345678901234}'
@@ -210,7 +210,7 @@ def test_the_body_keeps_every_other_field_to_the_byte_and_in_order() -> None:
 def test_extra_fields_are_set_in_place_added_or_removed() -> None:
     chat = request(HELLO, stream=True, stream_options={"include_usage": True}, seed=1, response_format={"type": "text"})
     extra = {"response_format": {"type": "json_schema"}, "stream_options": None, "logprobs": False, "gone": None}
-    sent = json.loads(prompt.build_body(chat, FORMATS[0], AUTO, [HELLO], extra))
+    sent = json.loads(build_body(chat, FORMATS[0], AUTO, [HELLO], **extra))
     assert sent == {
         "model": "m",
         "messages": [HELLO],
@@ -224,7 +224,7 @@ def test_extra_fields_are_set_in_place_added_or_removed() -> None:
 def test_dropped_fields_are_not_sent_even_when_they_were_added() -> None:
     chat = request(HELLO, seed=1, user="u", temperature=1)
     settings = Settings(drop_params="seed,response_format,messages,unknown")
-    sent = json.loads(prompt.build_body(chat, FORMATS[0], settings, [HELLO], {"response_format": {}}))
+    sent = json.loads(build_body(chat, FORMATS[0], settings, [HELLO], response_format={}))
     assert sent == {"model": "m", "messages": [HELLO], "user": "u", "temperature": 1}
 
 

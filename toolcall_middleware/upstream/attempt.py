@@ -28,12 +28,11 @@ from ..wire import openai
 from ..wire.json_input import let_go
 from . import prompt
 from .backend_memory import BackendMemory, PromptFormat, ReasoningStart, ToolSupport
-from .history import for_backend
 from .negotiation import Negotiation, Next, answer_schema
 from .tool_budget import FIND_TOOLS, ToolBudget
 
 if TYPE_CHECKING:
-    from .raw_prompt import PendingPrompt, RawPrompt
+    from .raw_prompt import PendingPrompt
 
 _log = logging.getLogger("toolcall_middleware")
 _CALL_NOW = "Call a tool now."
@@ -87,70 +86,6 @@ class Decisions(list[Decision]):
             self.append(Decision("constraint", constraint or "none", f"constrain={settings.constrain}"))
 
 
-class SentConversation:
-    """The conversation as the backend is sent it, natively or by prompt, and what follows it from attempt to attempt.
-
-    messages: those of the attempt at hand; none where the client's go as they came. raw: where a template writes the
-    prompt. prompt: what is to be written for the attempt at hand. bare: the prompt asks for bare JSON.
-    """
-
-    def __init__(self, chat: ChatRequest, settings: Settings, tools: ToolBudget) -> None:
-        self._chat = chat
-        self._settings = settings
-        self._tools = tools
-        self._added = prompt.Injected("", "")  # what the prompt holds besides the conversation
-        self.messages: list[dict[str, Any]] = []
-        self.raw: RawPrompt | None = None
-        self.prompt: PendingPrompt | None = None
-        self.bare = False
-
-    def natively(self) -> None:
-        """The backend takes tools."""
-        settings = self._settings
-        limit, own, foreign = settings.max_result_bytes, settings.rewrite_ids, settings.upstream_api != "openai"
-        self.messages = for_backend(self._chat.messages, limit, own_ids=own, knows_errors=foreign) or []
-
-    def by_prompt(self, fmt: ToolFormat, answer: Mapping[str, Any] | None, *, bare: bool) -> None:
-        """The backend takes none: the prompt is written, without what followed. answer: see `prompt.injected`."""
-        if self._settings.send == "completions":
-            from .raw_prompt import raw_prompt  # with all that reads templates
-
-            self.raw = raw_prompt(self._tools.shown, self._settings, fmt)
-        tools, settings = self._tools, self._settings
-        self.bare = bare
-        added = self._added = prompt.injected(
-            tools.held, fmt, settings, answer, bare=bare, shown=tools.shown, block=tools.block
-        )
-        self.messages = prompt.build_messages(tools.shown, fmt, settings, added)
-        if self.raw is not None:
-            self.raw.begin(added.last)
-
-    def go_on(self, more: list[dict[str, Any]], for_template: list[dict[str, Any]]) -> None:
-        """These messages follow."""
-        self.messages = [*(self.messages or self._chat.messages), *more]
-        if self.raw is not None:
-            self.raw.again(for_template)
-
-    def body(self, fmt: ToolFormat | None, extra: Mapping[str, Any]) -> bytes:
-        """The body of the next attempt. fmt: of the prompt; None for native tools. extra: see `prompt.build_body`."""
-        chat, settings, raw, shown = self._chat, self._settings, self.raw, self._tools.shown
-        self.prompt = None
-        if fmt is None:
-            return prompt.build_native_body(shown, settings, self.messages, extra, own_tools=shown is not chat)
-        messages = self.messages if raw is None else raw.messages
-        body = prompt.build_body(chat, fmt, settings, messages, extra)
-        if raw is not None:
-            self.prompt = raw.pending(self.messages)
-            body = openai.with_fields(body, {"tools": raw.tools}) if raw.tools else body
-        return body
-
-    def injected(self, *, native: bool) -> str:
-        """What is added to the prompt, where that is reported."""
-        if native or self._settings.extension_field is None or self.raw is not None:
-            return ""
-        return self._added.text
-
-
 class ToolRequest:
     """One request with tools. `first` gives its body; `next_body` is set where the backend is to be asked again.
 
@@ -188,7 +123,7 @@ class ToolRequest:
         self._negotiation = Negotiation(chat, settings, memory, lowers_limit=lowers_limit)
         self.tools = ToolBudget(chat, settings, memory)
         self._memory = memory
-        self._talk = SentConversation(chat, settings, self.tools)
+        self._talk = prompt.SentConversation(chat, settings, self.tools)
         self._attempts = 1  # without those that only leave out what the backend refused
         self.why = "first"
         self.decisions = Decisions(chat.model)

@@ -7,7 +7,7 @@ question (tests/bench/wording).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,8 +17,8 @@ from ..json_schema.compact import compact_schema
 from ..lru_cache import LRUCache
 from ..model import ChoiceMode
 from ..request.tools import provider_tools
+from ..wire import openai
 from . import history
-from .history import EarlierThoughts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,71 +27,150 @@ if TYPE_CHECKING:
     from ..model import Tool
     from ..request.parse import ChatRequest
     from ..settings import Settings
+    from .raw_prompt import PendingPrompt, RawPrompt
+    from .tool_budget import ToolBudget
 
 _NOT_FOR_TEXT = frozenset({"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"})
 _BARE = 'JSON of the form {"tool_calls": [{"name": "<tool>", "arguments": {...}}]}, whatever was said about tags'
 _ANSWER = "nswer with nothing but JSON that fits this JSON Schema: "  # after "A" or "a"
 
 
-class Injected(NamedTuple):
-    """What is added to the conversation."""
+class SentConversation:
+    """The conversation as the backend is sent it, natively or by prompt, and what follows it from attempt to attempt.
 
-    front: str
-    """The tools and how to call them. It depends on the tools alone."""
-    last: str
-    """What `tool_choice` asks for, and how an answer in text is to look."""
-
-    @property
-    def text(self) -> str:
-        """All of it, for a count of its tokens."""
-        return history.joined(self)
-
-
-def injected(
-    chat: ChatRequest,
-    fmt: ToolFormat,
-    settings: Settings,
-    answer: Mapping[str, Any] | None,
-    *,
-    bare: bool,
-    shown: ChatRequest | None = None,
-    block: ToolFormat | None = None,
-) -> Injected:
-    """What is added to the conversation of one attempt.
-
-    shown: the request with the tools of the block, where these are not all that may be called. block: the format that
-    writes it, where that is another one.
-    answer: the JSON Schema that the client wants an answer in text to have. bare: calls that must come are held to bare
-    JSON, whatever the format: the prompt asks for the same.
+    messages: those of the attempt at hand; none where the client's go as they came. raw: where a template writes the
+    prompt. prompt: what is to be written for the attempt at hand. bare: the prompt asks for bare JSON.
     """
-    last = wish(chat, fmt, bare=bare)
-    if answer is not None:
-        words = f"If you call no tool, a{_ANSWER}" if chat.offers_tools else f"A{_ANSWER}"
-        text = words + escaping.as_data(escaping.dump(compact_schema(answer)))
-        last = history.joined([last, text])
-    return Injected(_tool_block(shown or chat, block or fmt, settings), last)
 
+    def __init__(self, chat: ChatRequest, settings: Settings, tools: ToolBudget) -> None:
+        self._chat = chat
+        self._settings = settings
+        self._tools = tools
+        self._added = ""  # what the prompt holds besides the conversation
+        self.messages: list[dict[str, Any]] = []
+        self.raw: RawPrompt | None = None
+        self.prompt: PendingPrompt | None = None
+        self.bare = False
 
-def build_messages(chat: ChatRequest, fmt: ToolFormat, settings: Settings, added: Injected) -> list[dict[str, Any]]:
-    """The conversation for a text backend: the tool block precedes it, and the choice precedes the last user text.
+    def natively(self) -> None:
+        """The backend takes tools."""
+        settings = self._settings
+        limit, own, foreign = settings.max_result_bytes, settings.rewrite_ids, settings.upstream_api != "openai"
+        self.messages = history.for_backend(self._chat.messages, limit, own_ids=own, knows_errors=foreign) or []
 
-    `messages=plain` gives at most one system message, then alternating roles, `role` and `content` alone.
-    `messages=keep` gives messages without calls and results as they came, but for the two that the prompt goes into.
-    """
-    limit, names = settings.max_result_bytes, chat.listed.by_name
-    given = history.with_user(chat.messages) if getattr(fmt, "needs_user", False) else chat.messages
-    if settings.messages == "keep":
-        messages = history.without_calls(given, fmt, max_result_bytes=limit, offered=names)
-        front = added.front
-    else:
-        thoughts = EarlierThoughts(given, thoughts_of(fmt, chat.model), chat.model)
-        system, messages = history.plain(given, fmt, max_result_bytes=limit, offered=names, thoughts=thoughts)
-        front = history.joined([added.front, system])
-    if front:
-        _put_in_front(messages, front, settings.system_role)
-    if added.last:
-        put_before_last(messages, added.last)
-    return messages
+    def by_prompt(self, fmt: ToolFormat, answer: Mapping[str, Any] | None, *, bare: bool) -> None:
+        """The backend takes none: the prompt is written, without what followed.
+
+        answer: the JSON Schema that the client wants an answer in text to have. bare: calls that must come are held to
+        bare JSON, whatever the format: the prompt asks for the same.
+        """
+        tools, settings = self._tools, self._settings
+        if settings.send == "completions":
+            from .raw_prompt import raw_prompt  # with all that reads templates
+
+            self.raw = raw_prompt(tools.shown, settings, fmt)
+        self.bare = bare
+        last = wish(tools.held, fmt, bare=bare)
+        if answer is not None:
+            words = f"If you call no tool, a{_ANSWER}" if tools.held.offers_tools else f"A{_ANSWER}"
+            last = history.joined([last, words + escaping.as_data(escaping.dump(compact_schema(answer)))])
+        # It depends on the tools alone.
+        front = _tool_block(tools.shown, tools.block or fmt, settings)
+        self._added = history.joined([front, last])
+        self.messages = self._plain(fmt, front)
+        if last:
+            put_before_last(self.messages, last)
+        if self.raw is not None:
+            self.raw.begin(last)
+
+    def _plain(self, fmt: ToolFormat, front: str) -> list[dict[str, Any]]:
+        """The conversation for a text backend: the tool block precedes it.
+
+        `messages=plain` gives at most one system message, then alternating roles, `role` and `content` alone.
+        `messages=keep` gives messages without calls and results as they came, but for the two that the prompt goes
+        into.
+        """
+        chat, settings = self._tools.shown, self._settings
+        limit, names = settings.max_result_bytes, chat.listed.by_name
+        given = history.with_user(chat.messages) if getattr(fmt, "needs_user", False) else chat.messages
+        if settings.messages == "keep":
+            messages = history.without_calls(given, fmt, max_result_bytes=limit, offered=names)
+        else:
+            thoughts = history.EarlierThoughts(given, thoughts_of(fmt, chat.model), chat.model)
+            system, messages = history.plain(given, fmt, max_result_bytes=limit, offered=names, thoughts=thoughts)
+            front = history.joined([front, system])
+        if front:
+            _put_in_front(messages, front, settings.system_role)
+        return messages
+
+    def go_on(self, more: list[dict[str, Any]], for_template: list[dict[str, Any]]) -> None:
+        """These messages follow."""
+        self.messages = [*(self.messages or self._chat.messages), *more]
+        if self.raw is not None:
+            self.raw.again(for_template)
+
+    def injected(self, *, native: bool) -> str:
+        """What is added to the prompt, where that is reported."""
+        is_reported = self._settings.extension_field is not None and self.raw is None
+        return self._added if is_reported and not native else ""
+
+    def body(self, fmt: ToolFormat | None, extra: Mapping[str, Any]) -> bytes:
+        """The body of the next attempt: the client's, its fields byte for byte and in order, without what such a
+        backend refuses.
+
+        fmt: of the prompt; None for native tools. extra: fields to set, in place where the client sent them; None
+        removes one. `drop_params` has the last word.
+        """
+        fields = self._native_fields() if fmt is None else self._text_fields(fmt)
+        for name, value in extra.items():
+            if value is None:
+                fields.pop(name, None)
+            else:
+                fields[name] = value
+        for name in self._settings.drop_params:
+            if name != "messages":
+                fields.pop(name, None)
+        self.prompt = None
+        if self.raw is not None and fmt is not None:
+            self.prompt = self.raw.pending(self.messages)
+            if self.raw.tools:
+                fields["tools"] = openai.raw(self.raw.tools)
+        return msgspec.json.encode(fields)
+
+    def _text_fields(self, fmt: ToolFormat) -> dict[str, Any]:
+        """For a text backend."""
+        chat = self._chat
+        fields: dict[str, Any] = {name: value for name, value in chat.fields.items() if name not in _NOT_FOR_TEXT}
+        _keep_stop(fields, chat)
+        fields["messages"] = self.messages if self.raw is None else self.raw.messages
+        if _wants_special_tokens(chat, fmt, self._settings):
+            fields.setdefault("skip_special_tokens", False)
+        return fields
+
+    def _native_fields(self) -> dict[str, Any]:
+        """For a backend that takes tools itself: the client's, but for `stop` and for what such a backend may not know.
+
+        Deprecated functions and custom tools become function tools.
+        """
+        chat = self._tools.shown
+        fields: dict[str, Any] = dict(chat.fields)
+        _keep_stop(fields, chat)
+        if chat.legacy or chat.custom or chat is not self._chat:
+            functions = [_function_tool(tool) for tool in chat.tools.tools]
+            fields["tools"] = [*functions, *(provider_tools(fields["tools"]) if chat.provider else ())]
+        if chat.legacy or chat.custom:
+            fields.pop("functions", None)
+            fields.pop("function_call", None)
+            fields["messages"] = chat.messages
+            choice: Any = chat.choice.mode.value
+            if chat.choice.name is not None:
+                choice = {"type": "function", "function": {"name": chat.choice.name}}
+            fields["tool_choice"] = choice
+        if self.messages:
+            fields["messages"] = self.messages
+        if not chat.choice.parallel and chat.choice.mode is not ChoiceMode.NAMED:
+            fields["parallel_tool_calls"] = False
+        return fields
 
 
 def wish(chat: ChatRequest, fmt: ToolFormat, *, bare: bool) -> str:
@@ -105,78 +184,11 @@ def wish(chat: ChatRequest, fmt: ToolFormat, *, bare: bool) -> str:
     return fmt.render_choice(chat.tools.tools, chat.choice)
 
 
-def build_body(
-    chat: ChatRequest,
-    fmt: ToolFormat,
-    settings: Settings,
-    messages: list[dict[str, Any]],
-    extra: Mapping[str, Any],
-) -> bytes:
-    """The body for a text backend: the client's, its fields byte for byte and in order, without what such a backend
-    refuses.
-
-    messages: what `build_messages` gives, or a retry's.
-    extra: fields to set, in place where the client sent them; None removes one. `drop_params` has the last word.
-    """
-    fields: dict[str, Any] = {name: value for name, value in chat.fields.items() if name not in _NOT_FOR_TEXT}
-    _keep_stop(fields, chat)
-    fields["messages"] = messages
-    if _wants_special_tokens(chat, fmt, settings):
-        fields.setdefault("skip_special_tokens", False)
-    return _encoded(fields, settings, extra)
-
-
-def build_native_body(
-    chat: ChatRequest,
-    settings: Settings,
-    messages: list[dict[str, Any]],
-    extra: Mapping[str, Any],
-    *,
-    own_tools: bool = False,
-) -> bytes:
-    """The body for a backend that takes tools itself: the client's, byte for byte, but for `stop` and for what such a
-    backend may not know: deprecated functions and custom tools become function tools.
-
-    messages: those that go in place of the client's; empty leaves them. own_tools: the tools are not as the client sent
-    them. extra and `drop_params` as in `build_body`.
-    """
-    fields: dict[str, Any] = dict(chat.fields)
-    _keep_stop(fields, chat)
-    if chat.legacy or chat.custom or own_tools:
-        functions = [_function_tool(tool) for tool in chat.tools.tools]
-        fields["tools"] = [*functions, *(provider_tools(fields["tools"]) if chat.provider else ())]
-    if chat.legacy or chat.custom:
-        fields.pop("functions", None)
-        fields.pop("function_call", None)
-        fields["messages"] = chat.messages
-        choice: Any = chat.choice.mode.value
-        if chat.choice.name is not None:
-            choice = {"type": "function", "function": {"name": chat.choice.name}}
-        fields["tool_choice"] = choice
-    if messages:
-        fields["messages"] = messages
-    if not chat.choice.parallel and chat.choice.mode is not ChoiceMode.NAMED:
-        fields["parallel_tool_calls"] = False
-    return _encoded(fields, settings, extra)
-
-
 def _function_tool(tool: Tool) -> dict[str, Any]:
     function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     if tool.strict:
         function["strict"] = True
     return {"type": "function", "function": function}
-
-
-def _encoded(fields: dict[str, Any], settings: Settings, extra: Mapping[str, Any]) -> bytes:
-    for name, value in extra.items():
-        if value is None:
-            fields.pop(name, None)
-        else:
-            fields[name] = value
-    for name in settings.drop_params:
-        if name != "messages":
-            fields.pop(name, None)
-    return msgspec.json.encode(fields)
 
 
 def _keep_stop(fields: dict[str, Any], chat: ChatRequest) -> None:
