@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.parsing.cursor import Make
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event
+from toolcall_middleware.parsing.sink import ReaderOptions
 from toolcall_middleware.parsing.text.grammar import Grammar, Opener
 from toolcall_middleware.parsing.text.scanner import Scanner
 
@@ -33,7 +34,7 @@ def scanner(
 ) -> Scanner:
     """`tools`: the names that are offered, and their schemas; any name is offered without. ends: of turns."""
     offered = bool if tools is None else tools.__contains__
-    return Scanner(Grammar(tuple(openers), ends=tuple(ends)), offered, (tools or {}).get, **options)
+    return Scanner(Grammar(tuple(openers), ends=tuple(ends)), offered, (tools or {}).get, ReaderOptions(**options))
 
 
 class Reader:

@@ -39,7 +39,7 @@ def fresh() -> Scanner:
 
 
 def at(text: str, i: int = 0) -> Cursor:
-    cursor = Cursor(Sink(bool, lambda _: None, lambda _: None, unknown="text", keep_raw=False))
+    cursor = Cursor(Sink(bool, lambda _: None, lambda _: None))
     cursor.s, cursor.i = text, i
     return cursor
 
@@ -137,7 +137,7 @@ def test_the_nearest_marker_is_looked_for_within_the_limit() -> None:
 def test_a_reader_is_freed_without_the_collector() -> None:
     gc.disable()
     try:
-        cursor = Cursor(Sink(bool, lambda _: None, lambda _: None, unknown="text", keep_raw=False))
+        cursor = Cursor(Sink(bool, lambda _: None, lambda _: None))
         reader = CursorReader(cursor, named(cursor))
         del cursor
         reader.step("f|{", 0, last=False)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from toolcall_middleware.parsing.calls.json_calls import JsonCallSyntax, read_json
 from toolcall_middleware.parsing.cursor import Cursor, NotACall, Steps
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
+from toolcall_middleware.parsing.sink import ReaderOptions
 from toolcall_middleware.parsing.text import markdown_code
 from toolcall_middleware.parsing.text import scanner as scanner_module
 from toolcall_middleware.parsing.text.grammar import Grammar, Opener, Where, compile_grammar
@@ -65,9 +66,7 @@ def fresh(
     return Scanner(
         grammar,
         NAMES.__contains__,
-        unknown_tool=unknown_tool,
-        parse_reasoning=parse_reasoning,
-        keep_raw=keep_raw,
+        options=ReaderOptions(unknown_tool=unknown_tool, parse_reasoning=parse_reasoning, keep_raw=keep_raw),
     )
 
 
@@ -726,7 +725,7 @@ def test_an_opening_may_not_stand_behind_what_makes_it_data(text: str, calls: in
 
 @pytest.mark.parametrize(("text", "raw"), [(CALL, ""), (CALL[:-20], CALL[:-20])], ids=["complete", "cut off"])
 def test_the_raw_text_of_a_complete_call_is_kept_only_where_it_is_wanted(text: str, raw: str) -> None:
-    reader = Scanner(GRAMMAR, NAMES.__contains__, keep_raw=True, keep_complete=False)
+    reader = Scanner(GRAMMAR, NAMES.__contains__, options=ReaderOptions(keep_raw=True, keep_complete=False))
     events = [*reader.feed(text), *reader.finish(cut=True)]
     assert [event.raw for event in events if isinstance(event, CallEnd)] == [raw]
 

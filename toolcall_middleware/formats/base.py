@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ..model import Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 from ..parsing.events import Event
+from ..parsing.sink import ReaderOptions
 
 
 class StreamParser(Protocol):
@@ -28,26 +29,11 @@ class StreamParser(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParserOptions:
-    """How a parser treats what is not plainly a call. Filled from the settings of the same names."""
+class ParserOptions(ReaderOptions):
+    """The options of a reader, and of a format."""
 
-    unknown_tool: str = "text"
-    """A call of a name that is not offered: `text`, `drop`, `forward` or `error` (a `Malformed` event is added)."""
-    parse_reasoning: bool = False
-    in_thought: bool = False
-    """Whether all of the text is a thought: what only opens an answer may be the thought's last lines, too."""
-    keep_raw: bool = False
-    """Whether `CallEnd.raw` is filled."""
-    keep_complete: bool = True
-    """Whether it is filled for calls that are complete, too."""
     repair_names: bool = False
     """Whether a name that means exactly one offered tool is that tool's (tool_names.py)."""
-    keep_arguments: bool = False
-    """Whether `CallEnd.written` is filled."""
-    any_arguments: frozenset[str] | None = frozenset()
-    """Tools whose calls may have any JSON as arguments; None: all. Others are text where theirs is no object."""
-    tell_unknown: bool = False
-    """Whether the parser reports calls of tools not offered (`UnknownCall`): these leave as text, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)

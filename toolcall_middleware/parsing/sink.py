@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
@@ -24,6 +25,30 @@ class ArgumentsReader(Protocol):
 
     def run(self, text: str, /) -> str | None: ...
     def leave(self, text: str, /) -> tuple[str, str]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderOptions:
+    """How a reader treats text that may be no call. Filled from the settings of the same names."""
+
+    unknown_tool: str = "text"
+    """A call of a name that is not offered: `text`, `drop`, `forward` or `error` (a `Malformed` event is added)."""
+    parse_reasoning: bool = False
+    in_thought: bool = False
+    """Whether all of the text is a thought: what only opens an answer may be the thought's last lines, too."""
+    keep_raw: bool = False
+    """Whether `CallEnd.raw` is filled."""
+    keep_complete: bool = True
+    """Whether it is filled for calls that are complete, too."""
+    keep_arguments: bool = False
+    """Whether `CallEnd.written` is filled."""
+    any_arguments: frozenset[str] | None = frozenset()
+    """Tools whose calls may have any JSON as arguments; None: all. Others are text where theirs is no object."""
+    tell_unknown: bool = False
+    """Whether the parser reports calls of tools not offered (`UnknownCall`): these leave as text, or not at all."""
+
+
+DEFAULTS = ReaderOptions()
 
 
 class Mode(enum.Enum):
@@ -90,14 +115,13 @@ class Sink:
     """
 
     __slots__ = (
-        "_any_arguments",
         "_ended",
         "_ended_at",
         "_kept",
         "_meant",
         "_offered",
+        "_options",
         "_refused",
-        "_tells_unknown",
         "_unknown",
         "_unknown_name",
         "arguments",
@@ -111,7 +135,6 @@ class Sink:
         "held",
         "in_messages",
         "in_reasoning",
-        "keep_complete",
         "keep_raw",
         "learned",
         "mode",
@@ -127,17 +150,12 @@ class Sink:
         offered: Callable[[str], bool],
         schema: Callable[[str], Mapping[str, Any] | None],
         emit_text: Callable[[str], None],
-        *,
-        unknown: str,
-        keep_raw: bool,
-        keep_complete: bool = True,
-        keep_arguments: bool = False,
-        any_arguments: frozenset[str] | None = frozenset(),
-        tell_unknown: bool = False,
+        options: ReaderOptions = DEFAULTS,
         meant: Callable[[str], str] | None = None,
     ) -> None:
+        self._options = options
         # The text of the open call's arguments, where that is kept.
-        self.arguments = WrittenArguments() if keep_arguments else None
+        self.arguments = WrittenArguments() if options.keep_arguments else None
         self.events: list[Event] = []
         self.mode = _HOLD
         self.held: list[str] = []
@@ -155,15 +173,12 @@ class Sink:
         self.learned: tuple[str, ...] = ()  # spellings of the model's own that a family has met in this answer
         self.stopped_at: str | None = None  # the marker of somebody else's turn, behind a call
         self.coerced = False  # a value of the open call was given the type that the schema asks for
-        self._any_arguments = any_arguments  # see `ParserOptions`
         self._offered = offered
         self._meant = meant  # the offered name for one that is another spelling of it
-        self._unknown = unknown
-        self._tells_unknown = tell_unknown
+        self._unknown = options.unknown_tool
         self._unknown_name = ""  # the name of the call at hand, which is not offered
         self._refused = False  # the last call of this body went out as text
-        self.keep_raw = keep_raw
-        self.keep_complete = keep_complete  # the raw text of complete calls is kept, too
+        self.keep_raw = options.keep_raw
         self._kept = Gathered()
         # Where raw text is kept, a call's end waits until it is known what else belongs to the call: its closing
         # marker stands behind its arguments.
@@ -176,13 +191,13 @@ class Sink:
 
     def takes_any(self, name: str) -> bool:
         """Whether a call of this name may have any JSON as arguments, or is refused for its name."""
-        if self._any_arguments is None or not (self._offered(name) or self._unknown == "forward"):
+        if self._options.any_arguments is None or not (self._offered(name) or self._unknown == "forward"):
             return True
-        return (name if self._meant is None else self._meant(name)) in self._any_arguments
+        return (name if self._meant is None else self._meant(name)) in self._options.any_arguments
 
     def tell_unreadable(self, name: str) -> None:
         """A call of this name is text, because its arguments are no object."""
-        if self._tells_unknown:
+        if self._options.tell_unknown:
             self.events.append(UnknownCall(name if self._meant is None else self._meant(name), malformed=True))
 
     def start(self, name: str, call_id: str | None = None) -> None:
@@ -205,7 +220,7 @@ class Sink:
                 self.arguments.begin()
             self.events.append(CallStart(name, call_id, None, self.written, self.in_reasoning))
             return
-        if self._tells_unknown and self._unknown != "error":
+        if self._options.tell_unknown and self._unknown != "error":
             self._unknown_name = name
         if self._unknown == "drop":
             self.mode = _DROP
@@ -322,7 +337,7 @@ class Sink:
         if ended is None or (others and (len(self.events) == self._ended_at or self.mode is _REFUSED)):
             return
         self._ended = None
-        if not isinstance(ended, str) and ended.complete and not self.keep_complete:
+        if not isinstance(ended, str) and ended.complete and not self._options.keep_complete:
             self._kept = Gathered()
         raw = self._kept.take()
         if isinstance(ended, CallEnd):

@@ -75,7 +75,7 @@ def read_last_line(cursor: Cursor, make: Make, ends: tuple[str, ...]) -> Steps[N
     ends: what may follow them besides white space, because it ends the call or the turn.
     """
     refused: list[str] = []  # the text of calls that are not for the client
-    inner = Sink(cursor.sink.offered, cursor.sink.schema, refused.append, unknown="text", keep_raw=False)
+    inner = Sink(cursor.sink.offered, cursor.sink.schema, refused.append)
     place = Cursor(inner)
     body = CursorReader(place, make(place))
     read = 0

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..events import CallArgs, Event, Reasoning, Stop, Text, joined
 from ..patterns import anywhere
-from ..sink import Sink
+from ..sink import DEFAULTS, ReaderOptions, Sink
 from .grammar import Grammar, Where, compile_grammar
 from .markdown_code import Code
 from .markup import Closed, Markup
@@ -42,42 +42,28 @@ class Scanner:
     """
 
     __slots__ = (
-        "_code", "_compiled", "_in_thought", "_markup", "_out", "_parse_reasoning", "_passed",
-        "_sink", "_special", "_thought", "stopped",
+        "_code", "_compiled", "_markup", "_options", "_out", "_passed", "_sink", "_special", "_thought", "stopped",
     )  # fmt: skip
 
-    def __init__(  # noqa: PLR0913 - what a parser may be told, by name
+    def __init__(
         self,
         grammar: Grammar,
         offered: Callable[[str], bool],
         schema: Callable[[str], Mapping[str, Any] | None] = lambda _name: None,
+        options: ReaderOptions = DEFAULTS,
         *,
-        unknown_tool: str = "text",
-        parse_reasoning: bool = False,
-        in_thought: bool = False,
-        keep_raw: bool = False,
-        keep_complete: bool = True,
-        keep_arguments: bool = False,
-        any_arguments: frozenset[str] | None = frozenset(),
-        tell_unknown: bool = False,
         meant: Callable[[str], str] | None = None,
         names: Collection[str] = (),
     ) -> None:
-        """names: those that are offered, for openers that hold one; others are asked of `offered`. in_thought: all of
-        the text is a thought.
-        """
+        """names: those that are offered, for openers that hold one; others are asked of `offered`."""
         compiled = self._compiled = compile_grammar(grammar)
         out = self._out = Output()
-        sink = self._sink = Sink(
-            offered, schema, out.emit, unknown=unknown_tool, keep_raw=keep_raw, keep_complete=keep_complete,
-            keep_arguments=keep_arguments, any_arguments=any_arguments, tell_unknown=tell_unknown, meant=meant,
-        )  # fmt: skip
+        sink = self._sink = Sink(offered, schema, out.emit, options, meant)
         sink.call_began = out.call_began
         self._markup = Markup(sink, out)
         self._code = Code(compiled, out, self._markup, sink, names)
         self._thought = ReasoningSpan(compiled, out)
-        self._parse_reasoning = parse_reasoning
-        self._in_thought = in_thought
+        self._options = options
         # Text in which this finds nothing leaves without another question; and such texts.
         self._special: Callable[[str], object] | None = None
         self._passed: list[str] = []
@@ -181,7 +167,7 @@ class Scanner:
                 continue
             if i >= len(s) or self.stopped:
                 return
-            if out.reasoning is not None and not self._parse_reasoning:
+            if out.reasoning is not None and not self._options.parse_reasoning:
                 i = self._thought.read(s, i, last=last)
             elif self._out.fence is not None:
                 i = self._code.in_fence(s, i, last=last)
@@ -212,7 +198,7 @@ class Scanner:
         if self._markup.body is not None or out.carry or self.stopped:
             return None
         if out.reasoning is not None:
-            if self._parse_reasoning or self._thought.late is not None:
+            if self._options.parse_reasoning or self._thought.late is not None:
                 return None
             return _finder(out.reasoning[0])
         if out.in_gap or out.span or out.fence_tail is not None:
@@ -343,7 +329,7 @@ class Scanner:
     def _counts_here(self, m: re.Match[str], *, behind_nothing: bool) -> bool:
         """Whether an opener counts at the beginning of a line: the tool that it names, if it names one, is offered."""
         opener = self._compiled.openers[m.lastgroup or ""]
-        if opener.in_thought and not self._in_thought and self._out.reasoning is None:
+        if opener.in_thought and not self._options.in_thought and self._out.reasoning is None:
             return False
         if opener.where is Where.START and not (self._out.at_start and behind_nothing):
             return False
