@@ -102,50 +102,25 @@ def test_gateway_streams_the_warning_beside_the_finish_reason() -> None:
     assert noted[0]._toolcall["warning"] == "the result of 'weather' is empty"
 
 
-def nested(levels: int) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object"}
-    for _ in range(levels - 1):
-        schema = {"type": "object", "properties": {"a": schema}}
-    return schema
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fits", "exceeds", "param", "limit"),
-    [
-        (tool(description="d" * 1024), tool(description="d" * 1025), "description", "max_description_length is 1024"),
-        (tool(parameters=nested(5)), tool(parameters=nested(6)), "parameters", "max_schema_depth is 5"),
-    ],
-)
-def test_gateway_limits_what_is_offered(fits: Any, exceeds: Any, param: str, limit: str) -> None:
-    with gateway("Fine.") as client:
-        create: Any = client.chat.completions.create
-        assert create(model="m", messages=ASK, tools=[fits]).choices[0].message.content == "Fine."
-        with pytest.raises(openai.BadRequestError, match=limit) as raised:
-            create(model="m", messages=ASK, tools=[exceeds])
-        assert (raised.value.code, raised.value.param) == ("limit_exceeded", f"tools[0].function.{param}")
+def test_gateway_limits_what_the_model_writes() -> None:
+    """In a stream; tests/exchange/test_limits.py has each limit, whole answers too."""
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stream", [False, True])
-def test_gateway_limits_what_the_model_writes(stream: bool) -> None:
     def answer(body: dict[str, Any]) -> str:
         if "many" in body["messages"][-1]["content"]:
             return write_calls("hermes", *[("weather", {"city": str(number)}) for number in range(21)])
         return write_calls("hermes", ("weather", {"city": "x" * 65536}))
 
-    def names(created: Any) -> list[str]:
-        if not stream:
-            return [call.function.name for call in created.choices[0].message.tool_calls]
+    def names(messages: Any) -> list[str]:
+        create: Any = client.chat.completions.create
+        created = create(model="m", messages=messages, tools=[tool()], stream=True)
         deltas = [call for chunk in created for call in chunk.choices[0].delta.tool_calls or ()]
         return [call.function.name for call in deltas if call.function.name]
 
     with gateway(answer) as client:
-        create: Any = client.chat.completions.create
-        many = [{"role": "user", "content": "many"}]
-        assert names(create(model="m", messages=many, tools=[tool()], stream=stream)) == ["weather"] * 20
+        assert names([{"role": "user", "content": "many"}]) == ["weather"] * 20
         with pytest.raises(openai.APIError, match=r"max_arguments_bytes \(65536\)") as raised:
-            names(create(model="m", messages=ASK, tools=[tool()], stream=stream))
+            names(ASK)
         assert raised.value.code == "limit_exceeded"
 
 

@@ -341,6 +341,19 @@ def test_profiles_set_what_nobody_set_by_hand() -> None:
     assert source(settings, "max_tool_calls") == "keyword"
 
 
+def test_the_gateway_profile() -> None:
+    assert PROFILES["gateway"] == {
+        "tool_name_pattern": "^[a-zA-Z0-9_-]+$",
+        "max_description_length": 1024,
+        "max_schema_depth": 5,
+        "max_arguments_bytes": 64 * 1024,
+        "max_tool_calls": 20,
+        "max_repeated_calls": 3,
+        "call_index": True,
+        "extension_field": "_toolcall",
+    }
+
+
 def test_the_strict_profile() -> None:
     settings = Settings.from_env({"TOOLCALL_PROFILE": "strict"})
     assert settings.arguments_as_object
