@@ -129,19 +129,25 @@ async def test_fields_that_hold_no_tools_pass_a_guard(fields: dict[str, Any]) ->
     assert len(app.raw) == 1
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "QUERY", "post"])
-async def test_tools_do_not_pass_a_guard_by_another_method(method: str) -> None:
-    app = noted()
-    made = await Client(ask(), method=method).run(middleware(app, **GUARDS[0]))
-    assert made.status == 403
-    assert not app.raw
+ESCAPES = [
+    "/images/x", "/v1/images/chat", "/v1/audio/", "/api/chat/images/", "/v1/images/edits/api/chat", "/audio/x/chat",
+    "/api/chat/%2e%2e/images/edits", "/api/chat;/images/edits", "/api/chat//images/edits", "/v1/Images/Edits",
+    "/images/edits;x", "/images/editsx", "/api/chat#/images/edits",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", SPELLINGS)
-async def test_tools_do_not_pass_a_guard_by_another_spelling_of_the_path(path: str) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *({"method": method} for method in ("PUT", "PATCH", "QUERY", "post")),
+        *({"path": path} for path in (*SPELLINGS, *ESCAPES)),
+    ],
+    ids=str,
+)
+async def test_tools_do_not_pass_a_guard_by_another_method_or_spelling_nor_as_media(asked: dict[str, str]) -> None:
     app = noted()
-    made = await Client(ask(), path=path).run(middleware(app, **GUARDS[0]))
-    assert made.json["error"]["code"] == "tool_not_allowed"
+    made = await Client(ask(), **asked).run(middleware(app, **GUARDS[0]))
+    assert (made.status, made.json["error"]["code"]) == (403, "tool_not_allowed")
     assert not app.raw
 
 
@@ -306,21 +312,6 @@ async def test_recordings_and_pictures_pass_a_guard_unread(path: str) -> None:
     app = noted()
     made = await Client(b"--x\r\n\r\ntool\0\0\r\n--x--", path=path).run(middleware(app, **GUARDS[0]))
     assert made.status == 200
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/images/x", "/v1/images/chat", "/v1/audio/", "/api/chat/images/", "/v1/images/edits/api/chat", "/audio/x/chat",
-        "/api/chat/%2e%2e/images/edits", "/api/chat;/images/edits", "/api/chat//images/edits", "/v1/Images/Edits",
-        "/images/edits;x", "/images/editsx", "/api/chat#/images/edits",
-    ],
-)  # fmt: skip
-async def test_no_other_path_escapes_the_guard_as_media(path: str) -> None:
-    app = noted()
-    made = await Client(ask(), path=path).run(middleware(app, **GUARDS[0]))
-    assert made.status == 403
-    assert not app.raw
 
 
 async def test_without_a_guard_other_apis_pass_unread() -> None:

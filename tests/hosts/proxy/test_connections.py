@@ -21,7 +21,7 @@ from toolcall_middleware.hosts.proxy.server import (
     most_connections,
 )
 
-from .proxy_servers import PATIENCE, Uvicorn, proxy_around
+from .proxy_servers import PATIENCE, Uvicorn, proxy_around, serving
 from .routing import http
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -65,9 +65,7 @@ async def health(address: str) -> bytes:
 
 @pytest.mark.parametrize("begin", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\nx-a: b\r\n"])
 async def test_a_connection_without_a_whole_head_is_closed(begin: bytes, protocol: Any) -> None:
-    server = Uvicorn(http(proxy_around(inner)), http=protocol)
-    address = await server.begin()
-    try:
+    async with serving(http(proxy_around(inner)), http=protocol) as address:
         reader, writer = await opened(address)
         writer.write(begin)
         started = time.monotonic()
@@ -81,14 +79,10 @@ async def test_a_connection_without_a_whole_head_is_closed(begin: bytes, protoco
             assert not said or said.startswith(b"HTTP/1.1 400 ")
         assert time.monotonic() - started < 2
         writer.close()
-    finally:
-        await server.shutdown()
 
 
 async def test_an_answer_under_way_outlives_the_time_for_a_head(protocol: Any) -> None:
-    server = Uvicorn(http(proxy_around(inner)), http=protocol)
-    address = await server.begin()
-    try:
+    async with serving(http(proxy_around(inner)), http=protocol) as address:
         reader, writer = await opened(address)
         writer.write(b"GET /x HTTP/1.1\r\nhost: x\r\n\r\n")
         await asyncio.wait_for(reader.readuntil(b"begun"), PATIENCE)
@@ -96,8 +90,6 @@ async def test_an_answer_under_way_outlives_the_time_for_a_head(protocol: Any) -
             await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 0.8)
         assert not reader.at_eof()
         writer.close()
-    finally:
-        await server.shutdown()
 
 
 async def test_silent_connections_make_room_for_others(protocol: Any) -> None:
@@ -127,9 +119,7 @@ async def test_a_head_and_what_follows_at_once_are_one_write_and_nothing_waits(h
         await send({"type": "http.response.body", "body": b"ab", "more_body": True})
         await send({"type": "http.response.body", "body": b"cd", "more_body": False})
 
-    server = Uvicorn(http(app), http=protocol)
-    address = await server.begin()
-    try:
+    async with serving(http(app), http=protocol) as address:
         reader, writer = await opened(address)
         for _ in range(2):  # one connection, two answers
             writer.write(REQUEST)
@@ -138,8 +128,6 @@ async def test_a_head_and_what_follows_at_once_are_one_write_and_nothing_waits(h
             go_on.set()
             assert await asyncio.wait_for(reader.readexactly(4), PATIENCE) == b"abcd"
         writer.close()
-    finally:
-        await server.shutdown()
 
 
 def test_a_held_head_leaves_with_the_body_or_before_the_end() -> None:
