@@ -144,7 +144,7 @@ ESCAPES = [
     ],
     ids=str,
 )
-async def test_tools_do_not_pass_a_guard_by_another_method_or_spelling_nor_as_media(asked: dict[str, str]) -> None:
+async def test_tools_do_not_pass_a_guard_by_another_method_or_spelling_nor_as_media(asked: dict[str, Any]) -> None:
     app = noted()
     made = await Client(ask(), **asked).run(middleware(app, **GUARDS[0]))
     assert (made.status, made.json["error"]["code"]) == (403, "tool_not_allowed")
