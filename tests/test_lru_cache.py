@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Callable
 from functools import partial
 
@@ -13,8 +12,6 @@ from toolcall_middleware.formats import models
 from toolcall_middleware.formats.template import prompts
 from toolcall_middleware.json_schema.pointer import targets_of
 from toolcall_middleware.lru_cache import LRUCache, digest
-from toolcall_middleware.model import Tool
-from toolcall_middleware.response import choice
 from toolcall_middleware.settings.settings import admits
 
 
@@ -58,14 +55,6 @@ def test_what_is_kept_by_name_keeps_no_name_of_any_size(read: Callable[[str], ob
     before = sys.getrefcount(name)
     read(name)
     assert sys.getrefcount(name) == before
-
-
-def test_a_tool_is_not_kept_for_what_was_learned_of_it() -> None:
-    tool = Tool("f", "x" * 1_000_000)
-    gone = weakref.ref(tool)
-    assert not choice._needs_coercion(tool)
-    del tool
-    assert gone() is None
 
 
 def test_schemas_with_large_texts_are_not_kept_by_the_hundred() -> None:

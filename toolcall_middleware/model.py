@@ -13,7 +13,7 @@ DEFERRED_FIELD = "toolcall_deferred"
 """The field of a chat completion for tools that may be called and that the model is not shown: a list as in `tools`."""
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True)
 class Tool:
     """One function that the client offers.
 

@@ -793,6 +793,12 @@ def test_fields_that_change_are_told_of_once_behind_chunks_that_were_not_read() 
     assert told[:5] == [None, 1, 2, 1, 1]
 
 
+def test_chunks_of_a_choice_that_is_over_are_the_last_ones_too() -> None:
+    other = {**chunk({}, index=1), "x": 1}
+    out = run(stream(*says("a", "b"), FINISH, other, *says("a")), choices=2)
+    assert "x" not in payloads_of(out)[-1]
+
+
 def test_an_end_that_the_backend_did_not_send_looks_like_its_last_chunk() -> None:
     made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), made_policy()), UsageMeter(), kind=ByType)
     for number, one in enumerate((role(), *says("a", "b"))):

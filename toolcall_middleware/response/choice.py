@@ -7,7 +7,6 @@ and which finish_reason is true. What the events come to is message.py's.
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +20,7 @@ from ..formats.base import ParserOptions, StreamParser, ToolFormat
 from ..formats.inner_calls import Asked, InnerCalls, InnerTools, OuterEvents
 from ..formats.near_misses import NoCall
 from ..json_schema.validate_arguments import checker_for
-from ..model import Tool, ToolSet
+from ..model import ToolSet
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from ..parsing.text.reasoning import OpenedAnswer, OpenedReasoning
 from ..parsing.values.coercion import Coercion, needs_coercion
@@ -486,30 +485,15 @@ def _check(chat: ChatRequest, settings: Settings, strict: frozenset[str]) -> Cal
     return lambda name, arguments: faults(name, arguments) if name in strict else []
 
 
-def _coercions(tools: ToolSet) -> Callable[[str], Coercion | None] | None:
-    schemas = {tool.name: tool.parameters for tool in tools.tools if _needs_coercion(tool)}
-    if not schemas:
-        return None
+def _coercions(tools: ToolSet) -> Callable[[str], Coercion | None]:
+    """What makes the coercion of a call of one of the tools; None where its schema leaves nothing to coerce."""
 
-    def coercion(name: str) -> Coercion | None:
-        schema = schemas.get(name)
-        return None if schema is None else Coercion(schema)
+    @functools.cache
+    def is_due(name: str) -> bool:
+        tool = tools.by_name.get(name)
+        return tool is not None and needs_coercion(tool.parameters)
 
-    return coercion
-
-
-def _needs_coercion(tool: Tool) -> bool:
-    """As `needs_coercion`; a tool is the same object for all requests that offer it."""
-    key = id(tool)
-    known = _NEEDS.get(key)
-    if known is None or known[0]() is not tool:
-        gone = weakref.ref(tool, lambda _: _NEEDS.pop(key, None))
-        known = _NEEDS[key] = gone, needs_coercion(tool.parameters)
-    return known[1]
-
-
-_NEEDS: dict[int, tuple[weakref.ref[Tool], bool]] = {}
-"""By identity, of tools that others keep: how large they are is the client's choice."""
+    return lambda name: Coercion(tools.by_name[name].parameters) if is_due(name) else None
 
 
 @dataclass(frozen=True, slots=True)

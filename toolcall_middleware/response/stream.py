@@ -516,6 +516,7 @@ class StreamRewriter:
         """The event `raw` differs from an earlier one in its text alone, or nothing else in it is of interest."""
         template.met = True
         if template.choice.finished:
+            self._emit.turn_to(template.top)
             return
         if self._counts:
             self._usage.wrote(text, template.index)
