@@ -44,7 +44,7 @@ def test_vllm_tells_its_context() -> None:
     row = {"id": "Qwen/Qwen3-8B", "owned_by": "vllm", "max_model_len": 40960}
     with serve(server({"/v1/models": models(row)})) as url:
         found = look(f"{url}/v1", None)
-        assert (found.server, found.models, found.context_of("Qwen/Qwen3-8B")) == ("vLLM", ["Qwen/Qwen3-8B"], 40960)
+        assert (found.server, found.models, found.context.get("Qwen/Qwen3-8B")) == ("vLLM", ["Qwen/Qwen3-8B"], 40960)
         assert describe(f"{url}/v1", "openai", found) == f"{url}/v1: vLLM, Qwen/Qwen3-8B (40,960 tokens)"
 
 
@@ -55,7 +55,7 @@ def test_llama_cpp_tells_it_elsewhere() -> None:
     }
     with serve(server(answers)) as url:
         found = look(f"{url}/v1", None)
-    assert (found.server, found.context_of("m")) == ("llama.cpp", 4096)
+    assert (found.server, found.context.get("m")) == ("llama.cpp", 4096)
 
 
 @pytest.mark.parametrize("size", [0, -1, "4096", None])
@@ -66,7 +66,7 @@ def test_a_window_of_no_tokens_is_none(size: Any) -> None:
         "/props": {"default_generation_settings": {"n_ctx": size}},
     }
     with serve(server(answers)) as url:
-        assert look(f"{url}/v1", None).context_of("m") is None
+        assert look(f"{url}/v1", None).context.get("m") is None
 
 
 def test_a_key_is_shown_and_many_models_are_counted() -> None:

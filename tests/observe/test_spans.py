@@ -164,3 +164,12 @@ def test_a_history_is_written_in_parts() -> None:
 def test_what_cannot_be_read_is_left_out(data: str) -> None:
     rows = [{"at": 0, "kind": "request", "data": data}, {"at": 1, "kind": "client", "data": 'data: {"choices": [1]}'}]
     assert "gen_ai.output.messages" not in content_of(rows)
+
+
+async def test_half_of_a_surrogate_pair_ends_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JSON can write one, and UTF-8 cannot."""
+    monkeypatch.setenv(CAPTURE, "true")
+    body = ask().replace(b"hello", b"a \\ud83d b")
+    *_, span = await spans_of(TextBackend(["Hi."]), body)
+    (message,) = json.loads(span.attributes["gen_ai.input.messages"])
+    assert message["parts"][0]["content"].startswith("a \ud83d b")

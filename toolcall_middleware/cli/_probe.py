@@ -26,13 +26,9 @@ class Backend:
     server: str | None = None
     models: list[str] = field(default_factory=list)
     context: dict[str, int] = field(default_factory=dict)
-    """Tokens that a model takes, by its name."""
+    """Tokens that prompt and answer may have together, by the model's name."""
     fault: str | None = None
     """Why it could not be asked."""
-
-    def context_of(self, model: str) -> int | None:
-        """Tokens that prompt and answer may have together."""
-        return self.context.get(model)
 
 
 def look(url: str, key: str | None, *, seconds: float = _SECONDS) -> Backend:
@@ -130,7 +126,7 @@ def describe(url: str | None, api: str, backend: Backend | None) -> str:
         return f"{url}: cannot say what it is ({backend.fault})"
     shown = []
     for model in backend.models[:_MOST_SHOWN]:
-        context = backend.context_of(model)
+        context = backend.context.get(model)
         shown.append(f"{model} ({context:,} tokens)" if context else model)
     more = len(backend.models) - len(shown)
     return f"{url}: {backend.server or 'OpenAI-compatible'}, {', '.join(shown)}{f' and {more} more' if more else ''}"

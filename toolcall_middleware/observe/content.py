@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from ..wire.chat_answer import ChatAnswer, Choice
-from ..wire.openai import read_value
+from ..wire.chat_answer import ChatAnswer
+from ..wire.openai import encode, read_value
 from .recorder import Row
 
 Message = dict[str, Any]
@@ -27,7 +25,7 @@ def content_of(rows: Sequence[Row]) -> dict[str, str]:
         "gen_ai.tool.definitions": [_tool(tool) for tool in _dicts(request.get("tools"))],
         "gen_ai.output.messages": answers_of(rows),
     }
-    return {name: msgspec.json.encode(value).decode() for name, value in given.items() if value}
+    return {name: encode(value).decode() for name, value in given.items() if value}
 
 
 def answers_of(rows: Sequence[Row]) -> list[Message]:
@@ -36,7 +34,11 @@ def answers_of(rows: Sequence[Row]) -> list[Message]:
     if steps:
         return _stepped(steps)
     answer = ChatAnswer.of("".join(_said(rows, "client")).encode("utf-8", "replace"))
-    return [_of_choice(choice) for _, choice in sorted(answer.choices.items())]
+    found = []
+    for _, choice in sorted(answer.choices.items()):
+        calls = [_call(call.id, call.name, call.arguments) for call in choice.calls]
+        found.append(_output(choice.reasoning, choice.text, calls, choice.finish_reason))
+    return found
 
 
 def _said(rows: Sequence[Row], kind: str) -> list[str]:
@@ -72,10 +74,14 @@ def _calls(entries: Sequence[dict[str, Any]]) -> list[Message]:
         inner = entry.get(kind)
         inner = inner if isinstance(inner, dict) else {}
         arguments = inner.get("input" if kind == "custom" else "arguments")
-        if isinstance(arguments, str) and (read := read_value(arguments.encode("utf-8", "replace"))) is not None:
-            arguments = read
-        found.append({"type": "tool_call", "id": entry.get("id"), "name": inner.get("name"), "arguments": arguments})
+        found.append(_call(entry.get("id"), inner.get("name"), arguments))
     return found
+
+
+def _call(call_id: Any, name: Any, arguments: Any) -> Message:
+    if isinstance(arguments, str) and (read := read_value(arguments.encode("utf-8", "replace"))) is not None:
+        arguments = read
+    return {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
@@ -83,11 +89,9 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     return {"type": tool.get("type", "function"), **(inner if isinstance(inner, dict) else {})}
 
 
-def _output(message: Message, reason: Any) -> Message:
-    reasoning = message.get("reasoning")
-    parts = [{"type": "reasoning", "content": reasoning}] if reasoning else []
-    parts += [*_texts(message.get("content")), *_calls(_dicts(message.get("tool_calls")))]
-    return {"role": "assistant", "parts": parts, "finish_reason": reason or ""}
+def _output(reasoning: str, text: str, calls: list[Message], reason: Any) -> Message:
+    thoughts = [{"type": "reasoning", "content": reasoning}] if reasoning else []
+    return {"role": "assistant", "parts": [*thoughts, *_texts(text), *calls], "finish_reason": reason or ""}
 
 
 def _stepped(steps: Sequence[Row]) -> list[Message]:
@@ -106,21 +110,5 @@ def _stepped(steps: Sequence[Row]) -> list[Message]:
                 reason = row["reason"]
             case kind if kind in texts:
                 texts[kind].append(row["text"])
-    entries = [
-        {"id": call["id"], "function": {"name": call["name"], "arguments": "".join(written.get(index, ()))}}
-        for index, call in calls.items()
-    ]
-    reasoning, text = "".join(texts["reasoning"]), "".join(texts["text"])
-    return [_output({"reasoning": reasoning, "content": text, "tool_calls": entries}, reason)]
-
-
-def _of_choice(choice: Choice) -> Message:
-    entries = [
-        {
-            "id": call.id,
-            call.kind: {"name": call.name, "input" if call.kind == "custom" else "arguments": call.arguments},
-        }
-        for call in choice.calls
-    ]
-    message = {"reasoning": choice.reasoning, "content": choice.text, "tool_calls": entries}
-    return _output(message, choice.finish_reason)
+    called = [_call(call["id"], call["name"], "".join(written.get(index, ()))) for index, call in calls.items()]
+    return [_output("".join(texts["reasoning"]), "".join(texts["text"]), called, reason)]

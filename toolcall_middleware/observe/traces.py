@@ -23,6 +23,8 @@ from typing import Any
 import msgspec
 
 from ..errors import SettingsError
+from ..wire.json_input import without_lone_surrogates
+from ..wire.openai import encode
 from .recorder import Room, Row
 from .report import Report
 
@@ -50,7 +52,14 @@ class Trace:
     def encode(self) -> bytes:
         """As JSON lines."""
         head = {"toolcall_trace": VERSION, "id": self.summary.get("id"), "time": self.summary.get("time")}
-        return b"".join(_ENCODE(row) + b"\n" for row in (head, *self.rows, {"kind": "end", **self.summary}))
+        return b"".join(_line(row) for row in (head, *self.rows, {"kind": "end", **self.summary}))
+
+
+def _line(row: Row) -> bytes:
+    try:
+        return _ENCODE(row) + b"\n"
+    except UnicodeEncodeError:  # a step of the answer with half of a surrogate pair
+        return without_lone_surrogates(encode(row)) + b"\n"
 
 
 def summary_of(report: Report) -> dict[str, Any]:

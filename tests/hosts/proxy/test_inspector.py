@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
@@ -18,12 +19,13 @@ from tests.formats.template import templates
 from tests.helpers.asgi_client import Client, ask
 from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.cli.faces.requests import PATHS, request_body
 from toolcall_middleware.hosts.proxy.access_log import AccessLog
 from toolcall_middleware.hosts.proxy.inspector.app import Inspector
 from toolcall_middleware.hosts.proxy.inspector.store import Store
 from toolcall_middleware.observe.recorder import Recorder
 from toolcall_middleware.observe.report import Report
-from toolcall_middleware.observe.traces import Trace
+from toolcall_middleware.observe.traces import Trace, TraceFiles, read_trace
 
 TOKEN = "abcdefghijklmnop"
 PAGE = f"/inspect/{TOKEN}/"
@@ -352,6 +354,51 @@ async def test_the_whole_content_is_searched() -> None:
     app = inspector(store)
     for text, numbers in (("FROM model", [1]), ("paris", [1]), ("nothing like it", []), ("hello paris nowhere", [])):
         assert (await get(app, f"{PAGE}api/search", query_string=f"text={text}".encode())).json == numbers
+
+
+HALF = "Hi \ud83d there"
+
+
+async def halves(scope: Scope, receive: Receive, send: Send) -> None:
+    """A backend whose model writes half of a surrogate pair, in its text and in an argument of its own call."""
+    is_stream = (await Request(scope, receive).json()).get("stream", False)
+    function = {"name": "weather", "arguments": json.dumps({"city": HALF}, ensure_ascii=False)}
+    call: dict[str, Any] = {"id": "c", "type": "function", "function": function}
+    message = {"role": "assistant", "content": HALF, "tool_calls": [call]}
+    head = {"id": "c", "created": 1, "model": "m"}
+    if is_stream:
+        call["index"] = 0
+        chunks = [{"index": 0, "delta": message}, {"index": 0, "delta": {}, "finish_reason": "tool_calls"}]
+        made = [{**head, "object": "chat.completion.chunk", "choices": [chunk]} for chunk in chunks]
+        data = "".join(f"data: {json.dumps(one)}\n\n" for one in made) + "data: [DONE]\n\n"
+    else:
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+        data = json.dumps({**head, "object": "chat.completion", "choices": [choice]})
+    kind = b"text/event-stream" if is_stream else b"application/json"
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
+    await send({"type": "http.response.body", "body": data.encode()})
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", ["chat", "messages", "responses"])
+async def test_half_of_a_surrogate_pair_is_shown_searched_and_traced(api: str, tmp_path: Path, *, stream: bool) -> None:
+    store = Store()
+    files = TraceFiles(tmp_path, sample=1, max_bytes=1 << 20)
+    app = ToolCallMiddleware(halves, mode="native", format="hermes", faces=tuple(PATHS))
+    app._observers = [store, files]
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
+    tool = {"type": "function", "function": {"name": "weather", "parameters": parameters}}
+    chat = {"model": "m", "stream": stream, "messages": [{"role": "user", "content": HALF}], "tools": [tool]}
+    client = Client(json.dumps(request_body(api, chat)).encode(), path=PATHS[api])
+    await client.run(app)
+    assert client.status == 200
+    page = inspector(store)
+    for what in ("", "/1", "/1/case", "/1/trace"):
+        assert (await get(page, f"{PAGE}api/exchanges{what}")).status == 200
+    assert (await get(page, f"{PAGE}api/search", query_string=b"text=there")).json == [1]
+    files.flush()
+    (file,) = await asyncio.to_thread(lambda: list(tmp_path.glob("*.jsonl")))
+    assert read_trace(await asyncio.to_thread(file.read_bytes)).summary["outcomes"]
 
 
 @pytest.mark.parametrize("what", ["", "/case", "/trace", "/report", "/read"])

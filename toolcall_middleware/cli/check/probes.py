@@ -52,15 +52,17 @@ class Probe:
 
     async def ask(self, asker: Asker) -> list[Finding]:
         """Asks it."""
-        return [self.found(await asker.ask(self.messages, tokens=self.tokens, **self.fields))]
+        answer = await asker.ask(self.messages, tokens=self.tokens, **self.fields)
+        return [_found(self.key, self.what, answer, self.judge)]
 
-    def found(self, answer: Received) -> Finding:
-        """What the answer says."""
-        if answer.ok:
-            return Finding(self.key, self.what, *self.judge(answer))
-        if answer.late:
-            return Finding(self.key, self.what, Verdict.UNKNOWN, answer.refusal)
-        return Finding(self.key, self.what, Verdict.NO, f"refused: {answer.refusal}")
+
+def _found(key: str, what: str, answer: Received, judge: Callable[[Received], Judged] = _answered) -> Finding:
+    """What an answer says."""
+    if answer.ok:
+        return Finding(key, what, *judge(answer))
+    if answer.late:
+        return Finding(key, what, Verdict.UNKNOWN, answer.refusal)
+    return Finding(key, what, Verdict.NO, f"refused: {answer.refusal}")
 
 
 # Plain chat.
@@ -78,7 +80,7 @@ async def plain(asker: Asker) -> tuple[Received, list[Finding]]:
         answer = await asker.ask(HELLO, tokens=_TOKENS)
     detail = "the model reasons before it answers" if asker.reasons else ""
     whole = Finding("whole", "whole answers", Verdict.YES, detail)
-    return answer, [whole, Probe("usage.whole", "usage in whole answers", HELLO, _usage).found(answer)]
+    return answer, [whole, _found("usage.whole", "usage in whole answers", answer, _usage)]
 
 
 def _usage(answer: Received) -> Judged:
@@ -92,9 +94,8 @@ async def streaming(asker: Asker) -> list[Finding]:
     """A streamed answer, and its usage."""
     asked = await asker.ask(HELLO, tokens=_TOKENS, stream=True, stream_options={"include_usage": True})
     answer = asked if asked.ok else await asker.ask(HELLO, tokens=_TOKENS, stream=True)
-    found = Probe("stream", "streamed answers", HELLO).found(answer)
-    stream = Finding(found.key, found.what, found.verdict, "" if answer.ok else answer.refusal)
-    usage = Probe("usage.stream", "usage in streams", HELLO, _usage).found(asked)
+    stream = Finding("stream", "streamed answers", _found("", "", answer).verdict, "" if answer.ok else answer.refusal)
+    usage = _found("usage.stream", "usage in streams", asked, _usage)
     if answer.ok and not asked.ok and not asked.late:
         usage = Finding(usage.key, usage.what, usage.verdict, f"stream_options is refused, {asked.refusal}")
     return [stream, usage]

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         tempfile.TemporaryDirectory(prefix="toolcall-launch-") as folder,
         serving(tally) as root,
     ):
-        place = Place(root, key, model, backend.context_of(model), Path(folder))
+        place = Place(root, key, model, backend.context.get(model), Path(folder))
         shown = describe(upstream_of(settings), settings.upstream_api, backend if backend.models else None)
         _say(f"{args.agent} -> {root} -> {shown}; model {model}")
         if agent is None:

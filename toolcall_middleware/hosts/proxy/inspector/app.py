@@ -13,7 +13,6 @@ from importlib import resources
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -27,6 +26,7 @@ from ....formats import registry
 from ....library import read_calls
 from ....response.choice import CUT
 from ....response.outcome import CURES
+from ....wire.openai import encode
 from ...http.cors import admits_host, is_loopback
 from ...http.headers import header_of, raw_path
 from .report_page import report_page
@@ -222,7 +222,7 @@ def _file(name: str) -> Response:
 
 
 def _json(value: Any, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(value), 200, {**_HEADERS, **(headers or {})}, "application/json")
+    return Response(encode(value), 200, {**_HEADERS, **(headers or {})}, "application/json")
 
 
 async def _events(store: Store, request: Request) -> AsyncIterator[bytes]:
@@ -241,7 +241,7 @@ async def _events(store: Store, request: Request) -> AsyncIterator[bytes]:
             shown = {number: known for number, known in shown.items() if number >= first}
             shown |= {entry.number: entry.version for entry in changed}
             summaries = await run_in_threadpool(_summaries, changed)
-            yield b"data: " + msgspec.json.encode({"changed": summaries, "first": first}) + b"\n\n"
+            yield b"data: " + encode({"changed": summaries, "first": first}) + b"\n\n"
         await asyncio.sleep(_PAUSE)
         if running:
             version = -1 if version == store.version else version

@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from ....observe.content import answers_of
 from ....observe.recorder import MAX_HELD, Recorder, Room
 from ....observe.report import Report
 from ....observe.traces import Trace, summary_of
+from ....wire.openai import encode
 from .titles import Asked, asked, title
 
 MAX_EXCHANGES = 1000
@@ -60,7 +59,7 @@ class Entry:
         """Whether each of the words, in lower case, is in what was asked, answered or decided."""
         rows = self.rows
         said = [value for row in rows if row["kind"] not in _PIECES for value in row.values() if isinstance(value, str)]
-        said.append(msgspec.json.encode(answers_of(rows)).decode())  # a word may be cut between two pieces
+        said.append(encode(answers_of(rows)).decode())  # a word may be cut between two pieces
         text = "\n".join(said).lower()
         return all(word in text for word in words)
 
