@@ -52,8 +52,8 @@ def in_pieces(name: str, text: str, sizes: Callable[[], int]) -> tuple[str, bool
 
 def read_on(made: LiteralReader, tail: str, piece: str) -> tuple[str, str]:
     """What is emitted for a piece of text behind a `tail` that was not read, and what is not read of both."""
-    said = None if tail else made.run(piece)
-    return made.leave(tail + piece) if said is None else (said, "")
+    said, rest = made.run(tail + piece)
+    return said, rest or ""
 
 
 def cut(text: str, sizes: Callable[[], int]) -> Iterator[str]:

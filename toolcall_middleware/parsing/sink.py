@@ -14,17 +14,13 @@ from .text_buffer import Gathered
 
 
 class ArgumentsReader(Protocol):
-    """Copies a call's arguments out of the text: `JsonReader` and its likes.
+    """Copies a call's arguments out of the text without the reader of the calls: `JsonReader` and its likes.
 
-    `run` reads a whole piece of text and gives what leaves. None: it cannot, or not quickly, and is given the same to
-    `leave`, which says what leaves and what of the text is not part of the arguments, or cannot be told from it yet.
+    `run` takes the next piece and returns what is emitted, and the text that is not part of the arguments or not
+    decided on. None: all was read, and the arguments go on.
     """
 
-    @property
-    def done(self) -> bool: ...
-
-    def run(self, text: str, /) -> str | None: ...
-    def leave(self, text: str, /) -> tuple[str, str]: ...
+    def run(self, text: str, /) -> tuple[str, str | None]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ from ..sink import WrittenArguments
 from ..values.json_reader import JsonReader
 from ..values.json_spelling import decode, quoted
 
-_SHORT = 256
 _SPACE = anywhere(r"\s*")
 _PLAIN = anywhere(r'[^"\'\\\n]*')
 # Inside double quotes, with escapes that are complete. Not what msgspec refuses to decode.
@@ -95,21 +94,13 @@ class StringArguments:
         """Whether this is plainly an object, or over."""
         return self.done or self._inner.settled
 
-    def run(self, s: str) -> str | None:
-        """As `JsonReader.run`: text without quotes that close, inside of an object."""
-        if self._quote != '"' or self._half or self._first != "{" or self.done or self._inner.done:
-            return None
-        if '"' not in s and "\\" not in s:
-            return self._inner.run(s)
-        if len(s) > _SHORT or _RUN.fullmatch(s) is None:
-            return None
-        return self._inner.run(decode(f'"{s}"'))
-
-    def leave(self, text: str) -> tuple[str, str]:
-        """What leaves for `text`, and what is left of it."""
+    def run(self, text: str) -> tuple[str, str | None]:
+        """See `ArgumentsReader.run`."""
+        if self._quote == '"' and not self._half and "\\" not in text and self._inner.copies(text):
+            return text, None
         out: list[str] = []
         i = self.feed(text, 0, out)
-        return out[0] if len(out) == 1 else "".join(out), text[i:]
+        return out[0] if len(out) == 1 else "".join(out), None if i == len(text) and not self.done else text[i:]
 
     def feed(self, s: str, i: int, out: list[str]) -> int:
         """Read from `s[i]`, the quote first; return the index after what was read."""

@@ -152,7 +152,6 @@ class _Elements:
     """
 
     __slots__ = ("_begins", "_first", "_mark", "_out", "_pending", "_places", "_root", "_streams", "stack")
-    done = False
 
     def __init__(self, parameters: Mapping[str, object], mark: str) -> None:
         self._mark = mark
@@ -195,16 +194,12 @@ class _Elements:
         self._flush()
         return self.said()
 
-    def run(self, text: str) -> str | None:
-        """What is emitted for more of a text; None where a tag may be in it."""
+    def run(self, text: str) -> tuple[str, str | None]:
+        """What is emitted for more of a text. One in which a tag may begin is left to the reader of the tags."""
         if self._begins(text) is not None:
-            return None
+            return "", text
         self.text(text)
-        return self.said()
-
-    def leave(self, text: str) -> tuple[str, str]:
-        """The reader of the tags reads on."""
-        return "", text
+        return self.said(), None
 
     def text(self, text: str) -> None:
         """More text of the innermost element."""

@@ -47,7 +47,6 @@ class SlotValue:
     lined: a newline has opened the value. nested: how many parameters' tags are open in its text.
     """
 
-    done = False
     __slots__ = (
         "_begun",
         "_crlf",
@@ -184,13 +183,9 @@ class SlotValue:
 
     # -- a value that goes on: see `ArgumentsReader` -----------------------------------------------------------------
 
-    def run(self, text: str) -> str | None:
-        """What leaves for more of the value; None where a tag may stand in it."""
-        return self.take(text) if "<" not in text else None
-
-    def leave(self, text: str) -> tuple[str, str]:
-        """Where a tag may stand, the value may end: the reader of the tags reads it."""
-        return "", text
+    def run(self, text: str) -> tuple[str, str | None]:
+        """What is emitted for more of the value. Text in which a tag may begin is left to the reader of the tags."""
+        return ("", text) if "<" in text else (self.take(text), None)
 
 
 class ValueEnd:

@@ -85,17 +85,14 @@ class Scanner:
         if self._passed:
             self._note_passed()
         sink = self._sink
-        flow = sink.flow
-        if flow is not None and (said := flow.run(text)) is not None:
-            return [CallArgs(said)] if said else []
         events: list[Event] = []
-        if flow is not None:
-            said, text = flow.leave(text)
+        if sink.flow is not None:
+            said, rest = sink.flow.run(text)
             if said:
                 events = [CallArgs(said)]
-            if not text and not flow.done:
+            if rest is None:
                 return events
-            sink.flow = None
+            text, sink.flow = rest, None
         elif self.stopped:
             return events
         out = self._out

@@ -198,20 +198,23 @@ class JsonReader:
             return at.half != at.quote
         return at.state not in (_AFTER, _QUOTE, _DONE)
 
-    def run(self, s: str) -> str | None:
-        """See `ArgumentsReader.run`: the middle of a string is emitted as it is."""
+    def copies(self, s: str) -> bool:
+        """Whether `s` is the middle of a string, which is emitted as it is."""
         at = self._at
         if at.state != _STRING or at.half or at.quote != '"' or at.is_key:
-            return None
+            return False
         if '"' not in s and "\\" not in s and s.isprintable():
-            return s
-        return s if len(s) < _SHORT and _RUN.fullmatch(s) is not None else None
+            return True
+        return len(s) < _SHORT and _RUN.fullmatch(s) is not None
 
-    def leave(self, text: str) -> tuple[str, str]:
-        """What is emitted for `text`, and what is left of it."""
+    def run(self, text: str) -> tuple[str, str | None]:
+        """See `ArgumentsReader.run`."""
+        if self.copies(text):
+            return text, None
         out: list[str] = []
         i = self.feed(text, 0, out)
-        return out[0] if len(out) == 1 else "".join(out), text[i:]
+        goes_on = i == len(text) and not self._at.done
+        return out[0] if len(out) == 1 else "".join(out), None if goes_on else text[i:]
 
     def feed(self, s: str, i: int, out: list[str]) -> int:
         """Read `s` from index `i`; append what is emitted to `out`; return the index after what was read.
@@ -221,7 +224,7 @@ class JsonReader:
         may become one of `ends`: then it is given again with more text.
         """
         at = self._at
-        if at.state == _STRING and not i and self.run(s) is not None:
+        if at.state == _STRING and not i and self.copies(s):
             out.append(s)
             return len(s)
         before = i - len(at.half)

@@ -209,18 +209,14 @@ class LiteralReader:
         """What reads on without the reader of the calls."""
         return self
 
-    def run(self, text: str) -> str | None:
-        """What is emitted for `text`, in the middle of a string."""
+    def run(self, text: str) -> tuple[str, str | None]:
+        """See `ArgumentsReader.run`. The middle of a string needs no generator."""
         at = self._at
-        if at.state != _STRING or at.plain(text, 0) != len(text):
-            return None
-        at.say(text)
-        return self._said()
-
-    def leave(self, text: str) -> tuple[str, str]:
-        """What is emitted for `text`, and what is left of it."""
+        if at.state == _STRING and at.plain(text, 0) == len(text):
+            at.say(text)
+            return self._said(), None
         i, said = self.feed(text, 0, last=False)
-        return said, text[i:]
+        return said, None if i == len(text) and not at.done else text[i:]
 
     def feed(self, s: str, i: int, /, *, last: bool) -> tuple[int, str]:
         """Read from `s[i]`: (index after what was read, what is emitted).
