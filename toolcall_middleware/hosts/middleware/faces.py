@@ -249,7 +249,7 @@ class FaceAnswer(Answer):
     def __init__(self, send: Send, face: Face, limit: int | None) -> None:
         super().__init__(send, _LIMIT if limit is None else limit)
         self._face = face
-        self._telling = asyncio.Lock()  # held while a client that waits is sent an event
+        self._telling: asyncio.Event | None = None  # set once a client that waits was sent its event
         self._busy = False  # a message of the app is being sent
         self._answered = False  # the app's answer has begun
         self._written = False  # by the face's writer, to which the exchange gave it
@@ -259,12 +259,21 @@ class FaceAnswer(Answer):
 
     async def send(self, message: Message) -> None:
         """ASGI's `send`."""
-        if self._telling.locked():
-            async with self._telling:
-                pass
+        # There are thousands of messages in a stream: what is usual makes as few calls as it can.
+        if self._telling is not None:
+            await self._telling.wait()
         self._busy = True
         try:
-            if message["type"] in _MESSAGES_OF_ANSWERS:
+            kind = message["type"]
+            if kind == "http.response.body" and self.reads is Reads.PIECES and not self.ended:
+                data, more = message.get("body", b""), message.get("more_body", False)
+                if data or not more:
+                    self._quiet = False
+                    self.ended = not more
+                    if data and self.recorder is not None:
+                        self.recorder.data("face", data)
+                    await self._client({"type": kind, "body": data, "more_body": more})
+            elif kind in _MESSAGES_OF_ANSWERS:
                 await super().send(message)
         finally:
             self._busy = False
@@ -279,10 +288,6 @@ class FaceAnswer(Answer):
         self._quiet = False
         self.start["headers"] = self._headers(self._face.headers(stream=True))
         return Reads.PIECES
-
-    async def piece(self, data: bytes, *, last: bool) -> bytes:  # noqa: ARG002 - the writer has written it
-        """See Answer."""
-        return self._noted(data) if data else data
 
     async def whole(self, body: bytes) -> bytes:
         """See Answer."""
@@ -384,8 +389,12 @@ class FaceAnswer(Answer):
                 self._quiet = True
                 await asyncio.sleep(_QUIET)
                 if self._quiet and not self._busy:
-                    async with self._telling:
+                    self._telling = asyncio.Event()
+                    try:
                         await self._tell(scope)
+                    finally:
+                        self._telling.set()
+                        self._telling = None
 
     async def _tell(self, scope: Scope) -> None:
         if self._answered and self.reads is not Reads.PIECES:
