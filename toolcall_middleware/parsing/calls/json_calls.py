@@ -219,8 +219,8 @@ class _Call:
     """One call object, or an object that wraps a list of them, while it is read."""
 
     __slots__ = (
-        "args", "args_ended", "beside", "c", "cut", "due", "early", "early_size", "half", "hopeless", "id", "is_list",
-        "lost", "name", "repaired", "started", "syntax", "unsettled", "wraps",
+        "args", "args_ended", "beside", "c", "cut", "due", "half", "held", "held_size", "hopeless", "id", "is_list",
+        "lost", "name", "repaired", "started", "syntax", "wraps",
     )  # fmt: skip
 
     def __init__(self, c: Cursor, syntax: JsonCallSyntax) -> None:
@@ -231,9 +231,8 @@ class _Call:
         self.is_list = self.wraps = False
         self.due = False  # a key or a value must follow
         self.args: CallArguments | None = None
-        self.early: list[str] | None = None  # arguments that came before the name
-        self.early_size = 0
-        self.unsettled: list[str] | None = None  # the first characters of arguments, while the name is held
+        self.held: list[str] | None = None  # arguments before the name, or their first characters while it is held
+        self.held_size = 0
         self.half: tuple[str, list[str]] | None = None  # the key, name, id or skipped value at hand
         self.beside: dict[str, str] = {}  # members that say nothing of a call, as JSON
 
@@ -275,7 +274,8 @@ class _Call:
         if self.is_list:
             return
         if not self.started and (self.syntax.bare or self.name is None):
-            nameless = not cut and (self.early is not None or (self.half is not None and self.half[0] == "skip"))
+            early = self.name is None and self.held is not None
+            nameless = not cut and (early or (self.half is not None and self.half[0] == "skip"))
             if self.hopeless or nameless or not self._half_word():
                 raise NotACall
             return
@@ -413,34 +413,32 @@ class _Call:
     def _set_name(self, name: str) -> None:
         self.name = name
         if self.syntax.bare:
-            defines = self.early is not None and _SCHEMA.match("".join(self.early)) is not None
+            defines = self.held is not None and _SCHEMA.match("".join(self.held)) is not None
             if defines or not self.c.sink.offered(name):
                 raise NotACall
         # Otherwise the name is held until the arguments show what they are.
-        if self.early is not None or (not self.syntax.bare and self.c.sink.takes_any(name)):
+        if self.held is not None or (not self.syntax.bare and self.c.sink.takes_any(name)):
             self._start()
 
     def _start(self) -> None:
-        name, early = self.name or "", "".join(self.early or ())
-        if early and not early.startswith("{") and not self.c.sink.takes_any(name):
+        name, held = self.name or "", "".join(self.held or ())
+        if held and not held.startswith("{") and not self.c.sink.takes_any(name):
             raise Unreadable(name)
         self.started = True
-        self.unsettled = self.early = None
+        self.held = None
         self.c.start(name, self.id)
-        self.c.sink.args(early)
+        self.c.sink.args(held)
 
     def _arguments(self, char: str) -> Steps[None]:
         c, syntax = self.c, self.syntax
         if syntax.bare and char not in "{\"'nN":
             raise NotACall  # `"args": ["-v"]` is data
-        if self.name is None:
-            self.early = []
-        elif not self.started:
-            self.unsettled = []
+        if not self.started:
+            self.held = []
         args = self.args = CallArguments(char, syntax.close, c.sink.arguments)
         while True:
             c.i, out = args.feed(c.s, c.i)
-            if syntax.bare and self.unsettled is not None and args.doubtful:
+            if syntax.bare and self.name is not None and not self.started and args.doubtful:
                 raise NotACall
             waits = args.stuck and not c.last and c.begins(syntax.close, c.i)
             if args.stuck and not waits:
@@ -450,7 +448,7 @@ class _Call:
             self._put(out, settled=args.settled)
             if args.done:
                 break
-            if not waits and c.i == len(c.s) and args.streams and self.early is None and self.unsettled is None:
+            if not waits and c.i == len(c.s) and args.streams and self.held is None:
                 c.sink.flows(args.streams)
             yield from c.more()
         self.repaired = self.repaired or args.repaired
@@ -459,27 +457,24 @@ class _Call:
 
     def _put(self, out: str, *, settled: bool) -> None:
         """A piece of arguments, with which the call may start."""
-        if self.unsettled is not None:
-            self.unsettled.append(out)
-            early = "".join(self.unsettled)
-            if not self.syntax.bare:
-                settled = early != ""
-                if settled and not early.startswith("{"):
-                    raise Unreadable(self.name or "")
-            elif settled and _SCHEMA.match(early):
-                raise NotACall
-            if settled and (not self.syntax.bare or _SCHEMA_BEGUN.match(early) is None):
-                self.unsettled = None
-                self.started = True
-                self.c.start(self.name or "", self.id)
-                self.c.sink.args(early)
-        elif self.early is not None:
-            self.early.append(out)
-            self.early_size += len(out)
-            if self.early_size > _MAX_EARLY:
-                raise NotACall
-        else:
+        if self.held is None:
             self.c.sink.args(out)
+            return
+        self.held.append(out)
+        if self.name is None:
+            self.held_size += len(out)
+            if self.held_size > _MAX_EARLY:
+                raise NotACall
+            return
+        held = "".join(self.held)
+        if not self.syntax.bare:
+            settled = held != ""
+            if settled and not held.startswith("{"):
+                raise Unreadable(self.name)
+        elif settled and _SCHEMA.match(held):
+            raise NotACall
+        if settled and (not self.syntax.bare or _SCHEMA_BEGUN.match(held) is None):
+            self._start()
 
     def _entries(self) -> Steps[None]:
         """The list of calls that this object wraps, or the one call that stands in its place."""
