@@ -9,7 +9,7 @@ import pytest
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolSet
-from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text, joined
+from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Reasoning, Text, joined
 
 TOOLS = ToolSet.of([Tool("f")])
 
@@ -194,3 +194,31 @@ def test_a_react_call_whose_input_breaks_off_is_one_however_it_is_cut(arguments:
     events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
     events += parser.finish()
     assert [event.name for event in events if isinstance(event, CallStart)] == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "calls", "shown"),
+    [
+        # A call directly behind the tag begins its line, whether or not the tag comes in the same piece.
+        ("pythonic", "<think>[f(x=1)]", 1, ""),
+        ("react", '<think>Action: f\nAction Input: {"x": 1}', 1, ""),
+        ("tool_tags", "<think><f>\n<x>1</x>\n</f>", 1, ""),
+        # A closing tag belongs to a call only directly behind it.
+        ("auto", '<think><function=f>{"x": 1}</function>so</function> on', 1, "so</function> on"),
+        ("minimax_m2", "<think>x</invoke> y", 0, "x</invoke> y"),
+        # A message within a JSON document is no call.
+        ("auto", '<think>as in {"a":{"tool_calls": [{"name": "f", "arguments": {}}]}}', 0, None),
+    ],
+)
+def test_calls_in_thoughts_are_read_alike_however_they_are_cut(
+    name: str, text: str, calls: int, shown: str | None
+) -> None:
+    whole: list[Event] = []
+    for pieces in ([text], [text[:7], text[7:]], list(text)):
+        parser = registry.get(name).parser(TOOLS, ParserOptions(parse_reasoning=True))
+        events = [event for piece in pieces for event in parser.feed(piece)] + parser.finish()
+        assert sum(isinstance(event, CallStart) for event in events) == calls
+        thought = "".join(event.text for event in events if isinstance(event, Reasoning) and not event.markup)
+        assert thought == (text[7:] if shown is None else shown)
+        whole = whole or joined(events)
+        assert joined(events) == whole

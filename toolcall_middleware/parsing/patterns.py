@@ -27,6 +27,9 @@ def anywhere(pattern: str) -> Anywhere:
 WHITE_SPACE = anywhere(r"[ \t\r\n]*")
 """JSON's white space."""
 
+SPACE = anywhere(r"\s*")
+"""Any white space."""
+
 PYTHON_NAME = r"(?:\d{1,8}(?=[A-Za-z_]))?[A-Za-z_][\w.\-/:]{0,255}"
 """A tool's name before a parenthesis. It may begin with a digit, as no identifier of Python's does."""
 

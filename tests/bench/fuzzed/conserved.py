@@ -33,7 +33,8 @@ AROUND_GOLDENS = re.compile(
     r"|<\|(?:open|close)\|>\w*|assistant|analysis|commentary|final|(?:>>>\w*|all)\n"
     r"|[ ]?to=[\w.]*|[ ]?to=[^\n]{0,64}?<\|message\|>)*"
 )
-_NAME_KEY = re.compile(r"[{,]\s*\"name\"\s*:")
+# A call whose name is whole. Half a call at the end of the text, up to its name, is markup of the call before.
+_NAMED = re.compile(r"[{,]\s*\"name\"\s*:\s*\"[^\"]*\"")
 _MOST_WAYS = 10_000
 # What the text may break off in: a marker, a channel's header, the next call of a list up to its name.
 _LONE = re.compile(
@@ -77,7 +78,7 @@ def checked(
             if isinstance(event, CallEnd):
                 assert event.written in event.raw
                 if options.keep_arguments:
-                    assert len(_NAME_KEY.findall(event.raw.replace(event.written, "", 1))) <= 1, "another call is lost"
+                    assert len(_NAMED.findall(event.raw.replace(event.written, "", 1))) <= 1, "another call is lost"
         for arguments in complete_calls(whole):
             json.loads(arguments)
     return "calls" if any(isinstance(event, CallStart) for event in whole) else "text"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-from ..patterns import anywhere
+from ..patterns import SPACE, anywhere
 from ..sink import WrittenArguments
 from ..values.json_reader import JsonReader
 from ..values.json_spelling import decode, quoted
 
-_SPACE = anywhere(r"\s*")
 _PLAIN = anywhere(r'[^"\'\\\n]*')
 # Inside double quotes, with escapes that are complete. Not what msgspec refuses to decode.
 _RUN = anywhere(r'(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\["\\/bfnrt])*+')
@@ -115,7 +114,7 @@ class StringArguments:
         plain = _RUN if quote == '"' else _PLAIN
         while i < len(s):
             if self._over:
-                i = _SPACE.match(s, i).end()
+                i = SPACE.match(s, i).end()
                 if i < len(s):
                     self.close(out, ended=s[i] == quote)
                     i += s[i] == quote

@@ -132,6 +132,10 @@ class Compiled:
         partial = self.partial.get(s[at : at + 1])
         return partial is not None and partial.match(s, at) is not None
 
+    def may_stand_first(self, s: str, at: int) -> bool:
+        """Whether `s[at]` is worth a look as the first character of its line, whatever tag precedes it in `s`."""
+        return self.first.match(s[at : at + _LOOK_AHEAD + 2]) is not None
+
     def named(self, marker: re.Match[str]) -> str | None:
         """The tool that an opener of `Seldom` names; None where it names none."""
         group = marker.lastgroup or ""

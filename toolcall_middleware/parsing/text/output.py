@@ -57,12 +57,13 @@ class Output:
 
     def emit(self, text: str) -> None:
         """Text, or reasoning where it stands in it, leaves."""
+        self.recent.append(text[-TAIL:])
         if self.reasoning is not None:
             if self.gap:  # white space behind a call in a fence
                 text = self.take_gap() + text
+            self.in_gap = self.in_gap and text.isspace()
             self.events.append(Reasoning(text))
             return
-        self.recent.append(text[-TAIL:])
         if self.in_gap:
             if text.isspace():
                 self.hold_gap(text)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..events import CallArgs, Event, Reasoning, Stop, Text, joined
-from ..patterns import anywhere
+from ..patterns import SPACE
 from ..sink import DEFAULTS, ReaderOptions, Sink
 from .grammar import Grammar, Where, compile_grammar
 from .markdown_code import Code
@@ -29,7 +29,6 @@ _MAX_ENDS = 512  # characters: where more stand behind a token that ends a turn,
 _PIECE = 16 * 1024
 """Characters that are read at once: one search of a regular expression lets no other thread run, and a text of nothing
 but `<` takes it a microsecond for each."""
-_SPACE = anywhere(r"\s*")
 _SHORT = 256  # characters of a text that may pass without another question
 _MANY = 64  # texts that have passed and are remembered before they are looked at
 
@@ -218,11 +217,13 @@ class Scanner:
         begin = i  # s[begin:i] is prose that has not left
         while True:
             first = compiled.first_at_start if out.at_start and not s[begin:i].strip() else compiled.first
-            m = first.search(s, i)
-            if m is None:
+            if i == begin > 0 and out.begins_line(s, begin, i) and compiled.may_stand_first(s, i):
+                pos = i
+            elif (m := first.search(s, i)) is not None:
+                pos = m.start()
+            else:
                 out.emit_prose(s, begin, n)
                 return n
-            pos = m.start()
             if out.at_start and s[begin:pos].strip():
                 # Text stands before it: what can only open an answer cannot open here.
                 out.emit_prose(s, begin, pos)
@@ -272,7 +273,7 @@ class Scanner:
             if not live:
                 return m.end()
             out.span = 0
-        behind_call = self._sink.calls > 0 and out.in_gap and _SPACE.match(s, begin, pos).end() == pos
+        behind_call = self._sink.calls > 0 and out.in_gap and SPACE.match(s, begin, pos).end() == pos
         if (kind == "x" and (not behind_call or out.at_start)) or (kind == "s" and not self._sink.calls):
             return m.end()
         if kind == "c" and not behind_call:
