@@ -20,7 +20,7 @@ from toolcall_middleware.hosts.http.paths import normal_path
 from toolcall_middleware.hosts.middleware.guards import tools_in
 from toolcall_middleware.hosts.proxy.model_asked import asked_model
 from toolcall_middleware.hosts.proxy.upstream.upstream import Mask, MaskedStream
-from toolcall_middleware.parsing.stop_strings import StopFinder
+from toolcall_middleware.parsing.pieces import StopFinder
 from toolcall_middleware.request.one_reading import one_reading
 
 from .hostile_requests import CASES, Body, cost, plain

@@ -9,7 +9,7 @@ import pytest
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolSet
-from toolcall_middleware.parsing.calls.fork import MAX_HELD
+from toolcall_middleware.parsing.cursor import MAX_HELD
 from toolcall_middleware.parsing.events import CallArgs, Event, Malformed, Text
 
 from ..parsing.streams import calls_in, one_cut, random_cuts, read, shown_in, text_in

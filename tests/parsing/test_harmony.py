@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.formats.families.messages import END, HARMONY
-from toolcall_middleware.parsing.calls.fork import read_thought
 from toolcall_middleware.parsing.calls.harmony_messages import read_message
+from toolcall_middleware.parsing.cursor import read_thought
 from toolcall_middleware.parsing.events import Event, Reasoning, Text
 from toolcall_middleware.parsing.text.grammar import Opener, Where
 

@@ -1,10 +1,82 @@
-"""A pattern that is said to match everywhere does."""
+"""A pattern that is said to match everywhere does; many literals are one pattern."""
 
 from __future__ import annotations
 
-import pytest
+import re
+from collections.abc import Iterable
 
-from toolcall_middleware.parsing.patterns import WHITE_SPACE, anywhere
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcall_middleware.formats import markup
+from toolcall_middleware.formats.auto import all_openers
+from toolcall_middleware.formats.syntax.slots import FUNCTIONS
+from toolcall_middleware.parsing.patterns import WHITE_SPACE, Trie, anywhere
+from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
+
+WORDS = st.lists(st.text("ab<|", min_size=1, max_size=5), min_size=1, max_size=6)
+TEXT = st.text("ab<|c", max_size=8)
+
+
+def alternatives(patterns: Iterable[str]) -> str:
+    return "|".join(patterns) or "(?!)"
+
+
+@given(WORDS, TEXT)
+def test_the_longest_word_that_stands_there_is_found(words: list[str], text: str) -> None:
+    trie = Trie.of(words)
+    found = re.match(alternatives([re.escape(char) + way.longest() for char, way in trie.ways.items()]), text)
+    expected = max((word for word in words if text.startswith(word)), key=len, default=None)
+    assert (found.group() if found else None) == expected
+
+
+@given(WORDS, TEXT)
+def test_beginnings_are_those_of_longer_words(words: list[str], text: str) -> None:
+    found = re.fullmatch(alternatives(Trie.of(words).beginnings().values()), text)
+    expected = bool(text) and any(word.startswith(text) and word != text for word in words)
+    assert bool(found) == expected
+
+
+@given(WORDS, TEXT, st.integers(0, 4))
+def test_what_lies_ahead_rules_out_no_word(words: list[str], text: str, depth: int) -> None:
+    found = re.match(f"(?:{Trie.of(words).ahead(depth)})", text)
+    begins = any(text.startswith(word) for word in words)
+    begun = any(word.startswith(text) for word in words)
+    if begins or begun:
+        assert found
+    elif found:
+        assert any(text[:depth] == word[:depth] or text.startswith(word) for word in words)
+
+
+def test_first_finds_every_marker_and_every_beginning_of_one() -> None:
+    compiled = compile_grammar(Grammar(all_openers(), (("<think>", "</think>"),), ("<|user|>",), ("<x>",), ("</s>",)))
+    markers = [opener.marker for opener in all_openers() if opener.marker and opener.where.value == 0]
+    for marker in [*markers, "<think>", "</think>", "<|user|>", "<x>", "</s>"]:
+        assert compiled.first.match(f"a {marker} b", 2), marker
+        assert compiled.marker_at(f"a {marker} b", 2), marker
+        for size in range(1, len(marker)):
+            assert compiled.first.match(f"a {marker[:size]}", 2), marker[:size]
+            assert compiled.may_begin_at(f"a {marker[:size]}", 2), marker[:size]
+
+
+def test_halves_of_markers_are_passed_over_at_once() -> None:
+    compiled = compile_grammar(Grammar(all_openers()))
+    assert compiled.first.search("<" * 1000 + " ") is None
+    assert compiled.first.search("</" * 1000 + " ") is None
+
+
+def test_a_value_is_looked_through_for_what_can_end_it() -> None:
+    layout = FUNCTIONS.layout(markup.turn_markers())
+    assert layout is FUNCTIONS.layout(markup.turn_markers())
+    for tag in ("</parameter>", "</function>", "</tool_call>", "<parameter=", "<|im_end|>"):
+        for size in range(1, len(tag) + 1):
+            assert layout.value_end.match(tag[:size]), tag[:size]
+    for text in ("<div>", "<b", "< ", "<<"):
+        assert layout.value_end.match(f"{text} ") is None
+    assert layout.half_after_value.match("<para")
+    assert layout.half_after_value.match("</tool_call>")
+    assert layout.half_after_value.match("<parameter=x") is None
 
 
 def test_a_pattern_that_matches_everywhere_needs_no_question() -> None:

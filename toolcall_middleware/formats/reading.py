@@ -9,15 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..model import Tool, ToolSet
-from ..parsing.calls.fork import read_last_line
 from ..parsing.calls.json_calls import JsonCallSyntax, read_json
 from ..parsing.calls.literal_calls import PythonicSyntax, read_python
 from ..parsing.calls.named_calls import NamedSyntax, read_named
-from ..parsing.cursor import Cursor, Make, Steps
-from ..parsing.patterns import PYTHON_NAME
+from ..parsing.cursor import Cursor, Make, Steps, read_last_line
+from ..parsing.patterns import PYTHON_NAME, Trie
 from ..parsing.text.grammar import Grammar, Opener, Where, beginnings
 from ..parsing.text.scanner import Scanner
-from ..parsing.trie import Trie
 from ..tool_names import meant_by
 from . import markup
 from .base import ParserOptions, StreamParser

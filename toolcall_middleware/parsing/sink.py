@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from .events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text, UnknownCall
-from .text_buffer import Gathered
+from .pieces import Gathered
 
 
 class ArgumentsReader(Protocol):

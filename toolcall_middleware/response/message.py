@@ -17,8 +17,7 @@ from ..answer.operations import Arguments, CallClosed, CallOpened, Content, Op, 
 from ..errors import ToolCallError
 from ..formats.near_misses import NoCall
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
-from ..parsing.stop_strings import StopFinder
-from ..parsing.text_buffer import Gathered
+from ..parsing.pieces import Gathered, StopFinder
 from ..parsing.values.coercion import Coercion
 from ..request.parse import ChatRequest
 from ..settings import Settings

@@ -17,7 +17,7 @@ import msgspec
 from ..formats.near_misses import MAX_LOOKED_AT, NearMiss, NoCall, unknown_name
 from ..log_lines import log_event
 from ..parsing.events import CallEnd
-from ..parsing.text_buffer import Gathered
+from ..parsing.pieces import Gathered
 from ..parsing.values.coercion import Coercion
 from ..parsing.values.json_spelling import decode
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ...json_schema import compact
 from ...model import ToolResult
-from ...parsing.calls.fork import read_thought
+from ...parsing.cursor import read_thought
 from ...parsing.text.grammar import Opener, Where, beginnings
 from .. import reading
 from ..base import Constraint

@@ -7,10 +7,9 @@ import string
 from collections.abc import Callable, Sequence
 
 from ...model import Tool, ToolCall
-from ...parsing.calls.fork import read_nothing
 from ...parsing.calls.harmony_messages import read_message, read_words
 from ...parsing.calls.named_calls import NamedSyntax, read_named
-from ...parsing.cursor import Cursor, Make, NotACall, Steps
+from ...parsing.cursor import Cursor, Make, NotACall, Steps, read_nothing
 from ...parsing.text.grammar import Opener, Where, beginnings
 from .. import reading
 from ..family import Family

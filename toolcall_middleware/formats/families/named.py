@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from ...model import ToolResult
-from ...parsing.calls.fork import read_thought
+from ...parsing.cursor import read_thought
 from ...parsing.text.grammar import Opener, beginnings
 from ...parsing.text.reasoning import OpenedReasoning
 from .. import reading

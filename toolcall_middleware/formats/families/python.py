@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...json_schema import compact
-from ...parsing.calls.fork import read_thought
+from ...parsing.cursor import read_thought
 from ...parsing.text.grammar import Where, beginnings
 from .. import reading
 from ..base import Constraint

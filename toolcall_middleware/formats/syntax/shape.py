@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import msgspec
 
 from ...model import Tool, ToolCall, ToolSet
-from ...parsing.calls.fork import Branch, read_fork, read_nothing
 from ...parsing.calls.json_calls import JsonCallSyntax, read_json
 from ...parsing.calls.literal_calls import PythonicSyntax, read_python
-from ...parsing.cursor import Cursor, Make, Steps
+from ...parsing.cursor import Branch, Cursor, Make, Steps, read_fork, read_nothing
 from ...parsing.events import CallArgs, CallEnd, CallStart, Text
 from ...parsing.text.grammar import Opener, Where, beginnings
 from .. import reading

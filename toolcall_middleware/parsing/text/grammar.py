@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..cursor import Make
-from ..patterns import Anywhere, anywhere
-from ..trie import Trie, chars_of
+from ..patterns import Anywhere, Trie, anywhere, chars_of
 
 _LOOK_AHEAD = 3  # characters behind a marker's first one
 _ASCII = "".join(map(chr, range(0x80)))
