@@ -23,7 +23,7 @@ _log = logging.getLogger("toolcall_middleware")
 class AnswerText:
     """A parser whose text comes at its end, or before the first call: beside calls it is no answer.
 
-    limit: characters that are held; a longer text leaves as it comes, unchecked.
+    limit: characters that are held back; a longer text is emitted as it arrives, unchecked.
     """
 
     def __init__(self, parser: StreamParser, limit: int | None) -> None:
@@ -95,7 +95,7 @@ class JsonAnswer:
         self._checker = ArgumentChecker(ToolSet.of([Tool(_NAME, "", dict(schema))]))
 
     def begin(self) -> Callable[[StreamParser], StreamParser]:
-        """Begin an attempt. Returns what makes of a choice's parser one whose text is held."""
+        """Begin an attempt. Returns a function that wraps a choice's parser to hold back its text."""
         self._texts, self.misfit = [], ""
         return self._hold
 
@@ -106,7 +106,7 @@ class JsonAnswer:
 
     @property
     def text(self) -> str:
-        """What the choices say."""
+        """The texts of the choices, joined by line breaks."""
         return "\n".join(held.text for held in self._texts if held.text)
 
     def accepts(self) -> bool:
@@ -116,9 +116,9 @@ class JsonAnswer:
         return not self.misfit or not self._tries
 
     def misses(self, *, cut: bool, left: bool) -> bool:
-        """Whether the answer is to be asked for again. cut: it is not whole. left: some of it has left.
+        """Whether to ask for the answer again. cut: it is truncated. left: some of it was already emitted.
 
-        A misfit that leaves is logged by its place, without what was written.
+        A misfit that is not asked for again is logged by its place, without the model's text.
         """
         if not (cut or self.accepts() or left):
             self._tries -= 1
@@ -130,7 +130,7 @@ class JsonAnswer:
 
     @property
     def wish(self) -> str:
-        """What the model is told of a misfit."""
+        """The message to the model about a misfit."""
         why = f"That answer does not fit the JSON Schema: {self.misfit}."
         return f"{why} Answer again with nothing but JSON that fits it."
 

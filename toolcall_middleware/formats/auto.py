@@ -130,7 +130,7 @@ def one_of(openers: Iterable[Opener]) -> Opener:
     shared = [opener for opener in (first, *others) if isinstance(opener, SharedOpener)]
     if len(shared) <= len(others):
         raise FormatError(f"two families declare {first.marker or first.pattern}: say what follows it (`shared`)")
-    shared.sort(key=lambda opener: not opener.follow)  # what no other claims comes last
+    shared.sort(key=lambda opener: not opener.follow)  # the one without `follow` comes last
     undecided = "|".join(dict.fromkeys(filter(None, (opener.undecided for opener in shared))))
     again = first.marker if first.consume else ""
     make = fork(*((opener.follow, opener.make) for opener in shared), undecided=undecided, again=again)

@@ -41,11 +41,11 @@ class Tag:
     """A call of one tool in the format's syntax."""
 
     begin: str
-    """What stands before the arguments."""
+    """The text before the arguments."""
     schema: dict[str, Any]
     """The arguments' JSON Schema."""
     end: str
-    """What stands behind the arguments."""
+    """The text after the arguments."""
     trigger: str
     """The beginning of `begin` that shows that a call has begun."""
     style: str = ""
@@ -69,7 +69,7 @@ class ToolFormat(Protocol):
     `parser(tools=None)` accepts any tool name (for reading captured text offline).
 
     Four more members are optional. `special_tokens: bool`: the markers are special tokens of the model's tokenizer,
-    which a backend omits unless told otherwise. `needs_user: bool`: the model's chat template refuses a conversation
+    which a backend omits unless asked for them. `needs_user: bool`: the model's chat template refuses a conversation
     without a user's words. `brief: ToolFormat`: the format whose `render_tools` writes the tools where they take too
     many tokens (`tools_budget`). `for_model(model: str) -> ToolFormat`: the
     object to use for requests to this model; it must be the same for models that get the same prompt.

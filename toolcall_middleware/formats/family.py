@@ -36,10 +36,10 @@ _OF_CALLS: Any = None
 
 
 _TAG = re.compile(r"<(\w[\w:.\-]{1,64})>")
-"""An opening marker that text is kept from holding. The shapes of special tokens (`<|…|>`) text never holds."""
+"""An opening marker that text must not hold. Text never holds the shapes of special tokens (`<|…|>`)."""
 
 _BEHIND_TOOLS = re.compile(r"\{tools\}\]?\s*(</[^\s<>]+>)")
-"""The tag that ends the tools in a prompt: no description may."""
+"""The tag that closes the tools in a prompt. No description may hold it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,8 +66,8 @@ class Family:
     auto_openers: tuple[Opener, ...] = _OF_CALLS
     """Those that `auto` knows too: no other model's text holds their markers."""
     own_openers: tuple[Opener, ...] = ()
-    """Those that only this family's parser knows: in other models' answers they may be text. One takes the place of the
-    one that `auto` knows by the same marker."""
+    """Those that only this family's parser knows: in other models' answers they may be text. Each replaces the one with
+    the same marker that `auto` knows."""
     fallback: tuple[Opener, ...] = reading.ANY_JSON
     """Calls in JSON without a marker, which every model writes now and then."""
     markup: Markup = _NO_MARKUP
@@ -97,10 +97,10 @@ class Family:
     text themselves.
     """
     needs_user: bool = False
-    """The models' chat templates refuse a conversation without a user's words; results are none."""
+    """The models' chat templates refuse a conversation without a user's words. Tool results do not count as such."""
     special_tokens: bool = False
-    """The markers are special tokens of the models' tokenizers, which backends leave out of the text unless told
-    otherwise.
+    """The markers are special tokens of the models' tokenizers, which backends leave out of the text unless asked
+    for them.
     """
     trigger: str = _OF_CALLS
     """How a call begins, where constrained decoding can wait for it; else empty."""

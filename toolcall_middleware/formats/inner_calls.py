@@ -25,7 +25,7 @@ MOST_HELD = 1 << 18
 
 
 class Asked(NamedTuple):
-    """A call whose result the model is told within the same exchange."""
+    """A call whose result the model gets within the same exchange."""
 
     name: str
     arguments: str
@@ -66,7 +66,7 @@ class InnerCalls:
         self._room = MOST_HELD
 
     def say(self, text: str) -> None:
-        """Text is emitted. The model is told its beginning again, should it ask for something later."""
+        """Record emitted text. Its beginning is repeated to the model if an inner call follows."""
         if self._room > 0:
             self._said.append(text[: self._room])
             self._room -= len(text)
@@ -82,7 +82,7 @@ class OuterEvents:
     def __init__(self, state: InnerCalls, parser: StreamParser | None = None) -> None:
         self._state = state
         self._parser = parser
-        self._held: list[Event] | None = None  # the events of a call that is not the client's so far
+        self._held: list[Event] | None = None  # the events of a call that may still be an inner one
         self._room = 0  # characters of its arguments that may still be held
         self._text: FirstString | None = None  # reads an open call of `respond`
         self._over = False
@@ -139,7 +139,7 @@ class OuterEvents:
         return isinstance(held[0], CallStart) and held[0].name == self._state.tools.find
 
     def _respond(self, event: Event, reader: FirstString, out: list[Event], *, cut: bool) -> None:
-        """More of the text of the answer, which ends with it. Behind calls it is left out."""
+        """More of the answer's text, after which the answer ends. After a client's call it is dropped."""
         if isinstance(event, CallArgs):
             if (text := reader.feed(event.text)) and not self._state.calls:
                 out.append(Text(text))
@@ -173,7 +173,7 @@ class OuterEvents:
 class FirstString:
     """Reads the first value of an object, which is a string (`{"text": "It is sunny"}`), while it is written.
 
-    Valid JSON comes in pieces, text leaves.
+    The input is valid JSON in pieces, the output is the string's text.
     """
 
     __slots__ = ("_begun", "_held", "_over")
@@ -183,7 +183,7 @@ class FirstString:
         self._begun = self._over = False
 
     def feed(self, piece: str) -> str:
-        """What another piece says."""
+        """The text that another piece adds."""
         if self._over:
             return ""
         held = self._held + piece

@@ -37,17 +37,17 @@ class Markup:
     ends: tuple[str, ...] = ()
     """What ends a turn: no content at the end of an answer."""
     closers: tuple[str, ...] = ()
-    """What ends a call: no content directly behind one, though its opening marker was left out."""
+    """What ends a call: no content directly after one, even where its opening marker was left out."""
     noise: tuple[str, ...] = ()
     """Markers around plain answers: never content."""
     tags: tuple[str, ...] = ()
-    """Patterns of tags that text must not hold, from behind their `<` or `</`."""
+    """Patterns of tags that text must not hold, without the leading `<` or `</`."""
     escapes: tuple[Escape, ...] = ()
     """Markers that text must not hold and that do not begin with `<`."""
 
 
-# A call in JSON without a marker, as far as it takes to tell one from data: from behind its brace. Names are those of
-# JsonCallSyntax; a backslash may stand in what is neutralised already.
+# The beginning of a JSON call without a marker, after its brace, as far as needed to distinguish it from data. Names
+# are those of JsonCallSyntax; text that is neutralised already may hold a backslash.
 _GAP = r"[ \t\r\n]{0,32}"
 _WORD = r"[\"']\\*[\w.:/\-]{1,128}[\"']"
 
@@ -97,7 +97,7 @@ COMMON = Markup(
     reasoning=(("<think>", "</think>"),),  # DeepSeek R1, Qwen 3, GLM, MiniMax and most others
     stops=("<tool_result ", "<tool_result>", "<tool_results>"),
     ends=("</s>", "<|eos|>"),
-    # Small models write the tag that ends a call behind one that they began without any.
+    # Small models also end calls with these that have no opening tag.
     closers=("</tool_call>", "</tool_calls>", "</function_call>", "</function_calls>", "</function>", "</tools>"),
     tags=(
         r"(?i:tool_(?:call|result|response|output))",  # Hermes, Qwen, GLM, Jamba, Hunyuan, and our own results
@@ -151,7 +151,7 @@ def add(own: Markup) -> None:
 
 @functools.cache
 def turn_markers() -> tuple[str, ...]:
-    """What no call's value goes beyond: ends of turns, and beginnings of somebody else's."""
+    """Markers that no call's value extends past: ends of turns, and beginnings of other roles' turns."""
     found = gathered()
     return (*found.ends, *found.stops)
 

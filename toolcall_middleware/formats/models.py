@@ -1,7 +1,7 @@
-"""What a model's name tells: its family, which is the format in which `auto` writes the prompt, and its reasoning.
+"""What a model's name says: its family, which is the format in which `auto` writes the prompt, and its reasoning.
 
 Reading needs no such table: `auto` reads every family. A model that is not here gets the prompt of `json`; the setting
-`format` says otherwise for all models. The names stand with the families. A version that none of them names
+`format` says otherwise for all models. The families declare the names. A version that none of them names
 (`deepseek-v5`) is taken for the newest one before it: a maker's next model is closer to that than to no syntax at all.
 
 Sources that they cite:
@@ -26,10 +26,10 @@ from .prompt.thoughts import NO_THOUGHTS, Returned, Thoughts
 _log = logging.getLogger("toolcall_middleware")
 
 MAX_NAME = 512
-"""Characters of a name that tells something. What is longer is the client's, of any size, and is kept nowhere."""
+"""Characters of a name that is looked up. A longer one is a client's, can have any size, and is not cached."""
 _HYPHEN = re.compile(r"(?<=[a-z])-(?=[0-9])")
 
-# Families whose names stand in the names of others' models: where the globs of two match, these decide, in this order.
+# Families whose names are part of others' models' names: where the globs of two match, these decide, in this order.
 # (Fine-tunes say themselves that they come before them: Family.fine_tunes.)
 _FIRST = (("deepseek",), ("hermes", "qwen"), ("llama", "pythonic"), ("mistral",), ("harmony",), ("kimi",), ("glm",))
 
@@ -38,8 +38,8 @@ _FIRST = (("deepseek",), ("hermes", "qwen"), ("llama", "pythonic"), ("mistral",)
 def table() -> tuple[tuple[str, str], ...]:
     """Globs over the parts of a model's name, and the format of each; the first that matches decides.
 
-    The parts are lower-cased, `_` is `-`, and no `-` stands between a letter and a digit (`llama-3.1` and `llama3.1`
-    are one). A glob may begin at the part's start or behind `-`, `.`, `:` or `=`, and what follows it (size, date,
+    The parts are lower-cased, `_` is `-`, and no `-` is between a letter and a digit (`llama-3.1` and `llama3.1`
+    are one). A glob may begin at the part's start or after `-`, `.`, `:` or `=`, and what follows it (size, date,
     quantisation, `:latest`, `.gguf`) is free.
 
     Fine-tunes come first, then models by their own names, then those that only write like a family. Within each of
@@ -77,7 +77,7 @@ _RANGE = re.compile(r"(\d)-(\d)|(\d)")
 
 
 def _versions(glob: str) -> tuple[str, list[_Version]]:
-    """What stands before the version in a glob, and the versions; none where it names none."""
+    """The text before the version in a glob, and the versions; the whole glob and no versions where it names none."""
     m = _VERSIONED.fullmatch(glob)
     if m is None:
         return glob, []
@@ -112,7 +112,7 @@ def _line() -> re.Pattern[str]:
 def _nearest(part: str) -> tuple[str, str, bool] | None:
     """For a versioned name: its line, the format of the newest known version up to its own, and whether that is it.
 
-    A version before all that are known, of its major one or at all, is none of the line's.
+    None where all known versions are newer, or some are and none of the others has the same major version.
     """
     m = _line().search(part)
     if m is None:
@@ -150,7 +150,7 @@ def matches(model: str, glob: str) -> bool:
 def family(model: str) -> str | None:
     """The format of the family that `model` (`Qwen/Qwen3-8B-AWQ`, `qwen3:8b`, a path) belongs to, None if unknown.
 
-    A version that is not known is told in the log.
+    An unknown version is logged.
     """
     return _family(model) if len(model) <= MAX_NAME else None
 

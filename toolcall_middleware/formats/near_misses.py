@@ -18,7 +18,7 @@ MAX_LOOKED_AT = 1 << 16
 """Characters of an answer that are looked at: this is done on the event loop."""
 _MAX_SHOWN = 64
 _MAX_READ = 4096
-"""Characters behind a marker that are read as another format's."""
+"""Characters after a marker that are read as another format's."""
 _MOST_PLACES, _MOST_READ = 64, 8
 """Places of one answer that are looked at, and different markers among them whose text is read by parsers."""
 _MOST_NAMES = 128
@@ -37,7 +37,7 @@ _FENCE = re.compile(r"^[ \t]{0,3}(?:```|~~~)", re.MULTILINE)
 
 
 class NoCall(enum.StrEnum):
-    """Why an answer to a request with tools holds no call. Where several are true the first is told."""
+    """Why an answer to a request with tools holds no call. Where several are true the first is given."""
 
     UNKNOWN_TOOL = "unknown_tool"
     """The model called a tool that the request does not offer."""
@@ -63,7 +63,7 @@ def unknown_name(name: str, offered: Collection[str]) -> str:
 
 
 class NearMiss(NamedTuple):
-    """A place that looks like a call and is none, and why."""
+    """A place that looks like a call but is not one, and why."""
 
     start: int
     end: int
@@ -84,18 +84,18 @@ def places(
     calls: Places = (),
     explains: bool = True,
 ) -> list[NearMiss]:
-    """The places of an answer's text that look like calls and are none, in order; those in `calls` are some.
+    """The places of an answer's text, outside `calls`, that look like calls but are not, in order.
 
     thoughts: what the model thinks, where no calls are read. tools: None where any name may be called. syntax: the
-    format that the answer is read in. explains: tell which other format a call is in. To know them all takes time when
-    it is first asked.
+    format that the answer is read in. explains: say which other format a call is in. Its first use
+    loads all formats, which takes time.
     """
     text = text[:MAX_LOOKED_AT]
     fences = [match.start() for match in _FENCE.finditer(text)]
     fenced = list(zip(fences[::2], [*fences[1::2], len(text)], strict=False))
     where = _Where(text, fenced, thoughts)
     found: list[NearMiss] = []
-    behind: dict[str, _Why] = {}  # by marker, for it takes a parser to tell
+    behind: dict[str, _Why] = {}  # by marker, because each takes a run of a parser
     shown = 0
 
     def add(start: int, end: int, marker: str, why: _Why) -> None:
@@ -140,18 +140,18 @@ def _called(text: str, names: Collection[str]) -> Iterator[tuple[int, int, str]]
 
 
 _Why = tuple[NoCall, str]
-"""Why there is no call at a place. `{}` in the words stands for what is there."""
+"""Why there is no call at a place. `{}` in the words is replaced by what is there."""
 
 
 class _Where(NamedTuple):
-    """Where no call is read, whatever stands there."""
+    """Says where in a text no call is read: in reasoning, fences and code spans."""
 
     text: str
     fenced: Places
     thoughts: Places
 
     def of(self, at: int) -> _Why | None:
-        """Why there is none at this place; None in plain text."""
+        """Why no call is read at this place; None in plain text."""
         if _stands_in(self.thoughts, at):
             return NoCall.THOUGHT, "{} stands in the model's reasoning"
         if _stands_in(self.fenced, at):
@@ -176,7 +176,7 @@ def _behind(text: str, at: int, marker: str, syntax: ToolFormat, *, explains: bo
 
 def _what_is(begun: str, marker: str, syntax: ToolFormat) -> str:
     """What is known of a text that begins with a marker and that the syntax does not read."""
-    from . import registry  # what follows imports how all families write, which nobody needs before a text looks so
+    from . import registry  # imported late, because what follows loads all families
 
     common = registry.get("auto")
     if syntax.name != common.name:

@@ -34,7 +34,7 @@ _OBJECT_BEGUN = rf"\{{{_WS}(?:\"(?:(?:{_KEY})\"[ \t]{{0,32}}|{_KEY_BEGUN})?)?"
 
 
 def _last_lines(make: Make, pattern: str, partial: str) -> Opener:
-    """Calls behind other text, where nothing else stands on their lines nor behind them."""
+    """Calls that follow other text, with nothing else on their lines and nothing after them."""
     return Opener(
         pattern=pattern,
         partial=partial,
@@ -99,7 +99,7 @@ _BEFORE_LIST = (_BY_ASSISTANT, *_NOTHING_SAID, *((*_BY_ASSISTANT, *content) for 
 _MESSAGE_JSON = _list_opener(*(("{", *before, '"tool_calls"', ":") for before in _BEFORE_LIST))
 LISTED_JSON: tuple[Opener, ...] = (_WRAPPED_JSON, _MESSAGE_JSON)
 
-# What every format reads besides its own syntax: the block that stands for calls that its syntax cannot write, and a
+# What every format reads besides its own syntax: the block for calls that its syntax cannot write, and a
 # call in JSON that is the whole answer.
 ANY_JSON: tuple[Opener, ...] = (*LISTED_JSON, *BARE_JSON)
 
@@ -131,7 +131,7 @@ def scanner(openers: tuple[Opener, ...], tools: ToolSet | None, options: ParserO
 
 @functools.lru_cache(maxsize=128)
 def _with_last_lines(openers: tuple[Opener, ...]) -> tuple[Opener, ...]:
-    """`openers`, and what of them may stand as the last lines of a thought."""
+    """`openers`, followed by their `as_last` openers, which count only in thoughts."""
     last = dict.fromkeys(opener for first in openers for opener in first.as_last)
     return (*openers, *(replace(opener, in_thought=True) for opener in last if opener not in openers))
 

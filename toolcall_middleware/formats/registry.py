@@ -91,8 +91,8 @@ def of_settings(settings: Settings) -> ToolFormat | None:
 
 def for_model(name: str, model: str, template: str | None = None) -> ToolFormat:
     """The format of this name as `model` wants it: `auto` writes the prompt as the model's family does, and where the
-    name tells none as the checkpoint's template does (the setting `template`). Formats that know nothing of models are
-    what they are.
+    name has no known family as the checkpoint's template does (the setting `template`). Formats that do not depend on
+    models are returned unchanged.
     """
     if name == TEMPLATE:
         return _derived(template)
@@ -149,7 +149,7 @@ def _of_place(place: str) -> ToolFormat:
 
 
 def _made(found: Any) -> ToolFormat:
-    """A format is an object; a class is called without arguments to get one. Its markup is told to all readers."""
+    """A format is an object; a class is called without arguments to get one. Its markup is added to all readers."""
     made: ToolFormat = found() if isinstance(found, type) else found
     if isinstance(own := getattr(made, "markup", None), markup.Markup):
         markup.add(own)
@@ -158,14 +158,14 @@ def _made(found: Any) -> ToolFormat:
 
 @functools.cache
 def _installed() -> dict[str, EntryPoint]:
-    from importlib.metadata import entry_points  # it brings the email package, which nobody else asks for
+    from importlib.metadata import entry_points  # it imports the email package, which nothing else needs
 
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
 
 
 @functools.cache
 def plain() -> ToolFormat:
-    """No syntax at all: for requests that offer nothing. Reasoning is still told from text."""
+    """No syntax at all: for requests that offer no tools. Reasoning is still separated from text."""
     from .families.prompted import PLAIN
 
     return PLAIN

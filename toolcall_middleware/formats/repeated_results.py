@@ -11,7 +11,7 @@ from .base import ParserOptions, ToolFormat
 _PIECE = 4 * 1024
 """Characters of a place that are read. What is not decided by then counts as a call."""
 _MOST = 64 * 1024
-"""Characters that are read for all results of a request. Behind them, each place counts as a call."""
+"""Characters that are read for all results of a request. After that many, each place counts as a call."""
 
 
 class RepeatedResults:

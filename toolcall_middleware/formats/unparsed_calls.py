@@ -3,7 +3,7 @@
 Its parser or its check of the schema failed, and the client would get an error in place of the answer:
 
 - Groq: code `tool_use_failed`, the text in `failed_generation` (https://console.groq.com/docs/tool-use)
-- llama.cpp until 2026: `Failed to parse input at pos 204: <tool_call>…`, with the text behind that place
+- llama.cpp until 2026: `Failed to parse input at pos 204: <tool_call>…`, with the text after that place
   (common/chat.cpp)
 """
 
@@ -51,10 +51,10 @@ class Unparsed(NamedTuple):
 def unparsed_calls(
     refusal: ToolCallError, reader: Callable[[], StreamParser], *, spoken: bool = False
 ) -> Unparsed | None:
-    """What an error holds of an answer; None where no whole call can be read from it.
+    """The part of an answer that an error holds; None where no whole call can be read from it.
 
-    reader: makes a parser that knows the offered tools and keeps `raw`. spoken: something of the answer has come
-    before, which the error may repeat: then only what begins with the first call is told.
+    reader: makes a parser that knows the offered tools and keeps `raw`. spoken: a part of the answer was
+    already received, which the error may repeat. Then only the text from the first call on is returned.
     """
     text = _text_of(refusal)
     if not text:
@@ -83,7 +83,7 @@ def unparsed_calls(
 def rest_of(begun: Sequence[tuple[str, str]], calls: Sequence[tuple[str, str]]) -> list[dict[str, Any]] | None:
     """The entries of `delta.tool_calls` that complete the calls `begun` by a backend; None where they are others.
 
-    The last of them goes on in the backend's own spelling of JSON, as far as it can be told.
+    The last of them continues in the backend's own spelling of JSON. None where that is not known.
     """
     if len(begun) > len(calls) or any(left[0] != right[0] for left, right in zip(begun, calls, strict=False)):
         return None

@@ -1,6 +1,6 @@
 r"""What formats share when they write a prompt: tools, calls and results as text that cannot be mistaken for markup.
 
-Three kinds of text meet in a prompt, and each is kept from closing or forging what stands around it in its own way:
+A prompt holds three kinds of text. Each is kept from closing or forging the text around it in its own way:
 tool definitions are JSON, where a marker's first character becomes a `\u` escape (`as_data`); tool results are raw
 text, where a marker gets a backslash after its opening (`neutralise`); names in attributes are escaped as XML is
 (`attribute`).
@@ -50,7 +50,7 @@ def _marker_of(known: markup.Markup) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def _first(opening: str) -> str:
-    """The character that an opening begins with, as far as it is a literal behind a look at what stands before it."""
+    """The literal character that an opening begins with; a lookbehind may precede it."""
     found = _OPENING.match(opening)
     if found is None:
         raise ValueError(f"the opening {opening!r} does not begin with a character")
@@ -61,13 +61,13 @@ _OPENING = re.compile(r"(?:\(\?<[!=].*?\))?(?:\\(\W)|([^\\.^$*+?{}\[\]|()]))")
 
 
 def _markers(text: str) -> Iterator[re.Match[str]]:
-    """The markers of `text`, one behind the other."""
+    """The markers of `text`, in order."""
     whole, first = _marker_of(markup.gathered())
-    over = 0  # up to where what was found goes
+    over = 0  # the end of the last match
     marker = whole.match
     for begin in range(0, len(text), _PIECE):
         end = begin + _PIECE
-        found = first.finditer(text, begin, end + 1)  # the character behind an opening is looked at
+        found = first.finditer(text, begin, end + 1)  # the character after an opening is looked at
         for match in [match for at in found if (match := marker(text, at.start())) is not None]:
             if over <= match.start() < end:
                 over = match.end()
@@ -123,8 +123,8 @@ def neutralise_names(text: str, names: Collection[str], is_call: Callable[[str, 
     is_call: whether the text from an index on would be read as a call. Without it, any of these places is one; with it,
     data and source code stay as they are: a package that is called like a tool, a list of calls of a function.
 
-    Which words are a tool's name depends on what a request offers. `neutralise` does not know that, and leaves data
-    that has the shape of a call and too little of its own: members in another order, arguments that are null.
+    Which words are a tool's name depends on what a request offers. `neutralise` does not know that, and does not change
+    data in which only the name shows a call: members in another order, arguments that are null.
     """
     if not names:
         return text
@@ -157,15 +157,15 @@ _CALL_BY_NAME = re.compile(
     re.MULTILINE,
 )
 _LONGEST_LOOK = 2048
-"""Characters that one match of it looks at, and some."""
+"""Characters that one match of it looks at, at most."""
 _LONGEST_GAP = 64
 _MOST_OBJECTS = 8
-"""Braces before a member of which one may open the call that it stands in. With more of them, it is taken for one."""
+"""Braces before a member that are tried as the start of a call around it. With more of them, it counts as in a call."""
 _ESCAPED_LETTER = re.compile(r"\\u([0-9A-Fa-f]{4})")
 
 
 def _overlapping(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """The matches of a pattern that looks at no more than `_LONGEST_LOOK` characters, one behind the other."""
+    """The matches of a pattern that looks at no more than `_LONGEST_LOOK` characters, in order."""
     over = 0
     for begin in range(0, len(text), _PIECE):
         end = begin + _PIECE
@@ -287,7 +287,7 @@ _ATTRIBUTE = str.maketrans({"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;
 
 
 def attribute(text: str) -> str:
-    """`text` as it may stand between double quotes in a tag."""
+    """`text` escaped for use between double quotes in a tag."""
     return neutralise(text.translate(_ATTRIBUTE))
 
 
@@ -316,11 +316,11 @@ def arguments_json(arguments: str) -> str:
 
 
 EXAMPLE = ToolCall("TOOL_NAME", '{"ARGUMENT": "VALUE"}')
-"""What a prompt shows as the form of a call. Small models give a call of a tool that is there back as their answer."""
+"""The form of a call in a prompt. Its tool does not exist: small models repeat a call of a real one as their answer."""
 
 
 def with_note(blocks: Iterable[str], results: Iterable[ToolResult]) -> str:
-    """The blocks of one turn's results, one below the other; a note tells the model of backslashes, where there are."""
+    """The blocks of one turn's results, one below the other, and a note to the model where there are backslashes."""
     text = "\n".join(blocks)
     if "\\" not in text:
         return text  # nothing was neutralised

@@ -37,20 +37,20 @@ class Thoughts:
     other: Mapping[str, tuple[Returned, str]] = field(default_factory=dict)
     """Globs of models that differ in that, and the source; the first that matches decides."""
     opened: Mapping[str, str] = field(default_factory=dict)
-    """Globs of models whose template opens the reasoning in the prompt unless it is told not to."""
+    """Globs of models whose template opens the reasoning in the prompt unless it is asked not to."""
     unopened: Mapping[str, str] = field(default_factory=dict)
     """Globs of models among them whose template does not."""
     before: str = "<think>"
-    """What stands before the reasoning in a turn."""
+    """The text before the reasoning in a turn."""
     after: str = "</think>"
-    """What stands between it and the rest of the turn."""
+    """The text between the reasoning and the rest of the turn."""
     text: str = ""
-    """What stands before a rest that does not begin with a marker (`<`), where that is a message of its own."""
+    """The text before a rest that does not begin with a marker (`<`), where that is a message of its own."""
     tags: OpenedReasoning = THINK
     """What opens and closes it in an answer."""
 
     def written(self, thought: str, rest: str = "") -> str:
-        """A turn: its reasoning, and the rest behind it. Markup in the reasoning is neutralised: no call in it is read
+        """A turn: its reasoning, and the rest after it. Markup in the reasoning is neutralised: no call in it is read
         again.
         """
         turn = f"{self.before}{escaping.neutralise(thought.strip())}{self.after}"

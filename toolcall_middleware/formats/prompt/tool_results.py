@@ -1,5 +1,5 @@
-"""How tool results stand in a prompt: the ways that families share. Each takes the results of one turn, in the order of
-its calls, and gives text in which nothing that a tool said reads as markup.
+"""Ways to write tool results in a prompt that families share. Each takes the results of one turn, in the order of its
+calls, and returns text in which nothing that a tool said reads as markup.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RESULTS_FOLLOW = (
     "The results come in the next message, each between <tool_result> and </tool_result>. Never write a result "
     "yourself."
 )
-"""Ends a prompt of ours: what `named` writes, and that it is nothing for the model to write."""
+"""The end of our own prompts: what `named` writes, and that the model must not write it."""
 
 
 def one_a_line(how: str, *, title: str = "Tools", may: str = "You may call the functions", within: str = "") -> str:
@@ -49,7 +49,7 @@ def between_tags(opening: str, closing: str, *, before: str = "", after: str = "
     """Each result between two tags without a place for a name or an error: an error is said in the text."""
 
     def shown(result: ToolResult) -> str:
-        # Asked here: what is markup is known when all families are, of which this one is still being made.
+        # Checked at each call: the markup is known once all families are made, and this one is still being made.
         return said(result) if escaping.has_markup(closing) else guarded(said(result), closing)
 
     def write(results: Sequence[ToolResult]) -> str:
@@ -62,7 +62,7 @@ def between_tags(opening: str, closing: str, *, before: str = "", after: str = "
 
 
 def said(result: ToolResult) -> str:
-    """The neutralised text; one that tells of an error says so."""
+    """The neutralised text. That of an error says so."""
     error = "The call failed:\n" if result.is_error else ""
     return error + escaping.neutralise(result.content)
 

@@ -64,7 +64,7 @@ class Json(Shape):
 
     @property
     def marker(self) -> str:
-        """What opens the calls: of a call, or of the list of all. Empty: nothing does."""
+        """The marker that opens a call, or the list of all calls; empty where there is none."""
         return self._around[0]
 
     @property
@@ -191,7 +191,7 @@ class Named(Shape):
     item_missing: bool = False
     """What opens the first call may be missing."""
     noise: bool = False
-    """Text before the first call is none of the answer's."""
+    """Text before the first call is not part of the answer."""
     call_id: tuple[str, str] | None = None
     """In place of what ends a name: between these an id is read."""
     reopen: tuple[str, ...] = ()

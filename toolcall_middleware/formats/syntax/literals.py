@@ -2,9 +2,9 @@
 
 `Python`: `[lookup(city="Paris", days=2), clock()]`. Strings are written with escapes, numbers as they are spelled,
 other values as Python has them (Olmo: as JSON has them). What is no identifier can be neither a name nor an argument's.
-A reader that forgives unescaped quotes may take a right one for one, so no key of a dict holds quotes.
+A reader that tolerates unescaped quotes may misread correct ones, so no key of a dict holds quotes.
 
-`Gemma`: `<|tool_call>call:lookup{city:<|"|>Paris<|"|>,days:2}<tool_call|>`. Strings stand between two equal marks,
+`Gemma`: `<|tool_call>call:lookup{city:<|"|>Paris<|"|>,days:2}<tool_call|>`. Strings are between two equal marks,
 without escapes; one that holds the mark is written as in JSON. FunctionGemma has other marks.
 
 `Elements`, every tag after one mark; objects are elements, lists are elements named `item`, null cannot be written:
@@ -13,8 +13,8 @@ without escapes; one that holds the mark is written as in JSON. FunctionGemma ha
     ]<]minimax[>[<invoke name="lookup">]<]minimax[>[<city>Paris]<]minimax[>[</city>]<]minimax[>[</invoke>
     ]<]minimax[>[</tool_call>
 
-What a reader may take for something else is read back. A turn with a call that cannot be written, or does not come
-back, is written in JSON.
+A call that a reader may misread is read back. A turn with a call that cannot be written, or is not read back exactly,
+is written in JSON.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Gemma(Shape):
     """How a family writes calls, definitions and results with one kind of marks."""
 
     mark: str
-    """What strings stand between."""
+    """The mark on each side of a string."""
     open: str
     """Before each call."""
     close: str
@@ -244,7 +244,7 @@ class Gemma(Shape):
         return key if _KEY.fullmatch(key) and not escaping.has_markup(key) else self.shown(key)
 
     def shown(self, value: Any) -> str:
-        """Any value for a prompt; what cannot be written in the notation (too deep) stands as JSON in a string."""
+        """Any value for a prompt. One that cannot be written in the notation (too deep) becomes a string of JSON."""
         if isinstance(value, str):
             return f"{self.mark}{escaping.neutralise(value)}{self.mark}"
         if isinstance(value, list):

@@ -163,7 +163,7 @@ class SharedOpener(Opener):
     follow: str
     """Pattern of what follows the marker (white space aside) in this family; empty: all that no other family claims."""
     undecided: str
-    """Pattern of a text that ends before it can be told."""
+    """Pattern of a text that ends too early to decide whether `follow` matches."""
 
 
 def opener(
