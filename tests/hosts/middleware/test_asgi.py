@@ -218,6 +218,14 @@ async def test_a_client_that_leaves_while_sending_is_told_to_the_app() -> None:
     assert not made.started
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens", "/v1/responses"])
+async def test_an_app_without_a_face_s_api_is_not_asked_for_a_client_that_leaves_while_sending(path: str) -> None:
+    made, recorder = Client([ask()[:20], b""], path=path), Recorder()
+    made.sent[1] = made._queue[1] = {"type": "http.disconnect"}
+    await made.run(middleware(recorder, faces=("messages", "responses")))
+    assert (recorder.scopes, made.got) == ([], [])
+
+
 async def test_the_app_gets_the_new_body_once_with_its_length() -> None:
     backend = Backend(CALLING)
     headers = [

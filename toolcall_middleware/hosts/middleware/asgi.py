@@ -238,8 +238,8 @@ class ToolCallMiddleware:
             settings = caller.settings
             came = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)
             if came is None:
-                # The app sees a client that went away, and nothing of a body that was not read.
-                await self._other(scope, gone, send)
+                if face is None:  # the app sees a client that went away, and nothing of a body that was not read
+                    await self._other(scope, gone, send)
                 return
             untouched = came, scope
             body, scope = await cleared(came, scope, settings.max_request_bytes)
