@@ -26,6 +26,7 @@ from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.parsing.sink import Sink
 from toolcall_middleware.parsing.text.scanner import Scanner
+from toolcall_middleware.response.answer_form import WholeAnswer
 from toolcall_middleware.response.choice import ChoiceAnswer
 from toolcall_middleware.response.chunk import Template, Templates
 from toolcall_middleware.response.stream import StreamRewriter
@@ -162,6 +163,24 @@ async def test_a_cancelled_request_is_freed(name: str) -> None:
         after, _ = tracemalloc.get_traced_memory()
     assert after - before < SLACK, f"{(after - before) / TIMES:.0f} bytes a request were kept"
     assert living() == Counter()
+
+
+@pytest.mark.parametrize("options", [{}, {"usage": "count", "tokenizer": "upstream"}], ids=["at once", "counted"])
+async def test_what_was_read_of_a_whole_answer_is_freed_before_it_is_sent(options: dict[str, Any]) -> None:
+    """It holds the backend's bytes, and a client may take minutes for the answer."""
+    sent: list[int] = []
+
+    async def look(message: Any) -> None:
+        if message.get("body"):
+            sent.append(sum(isinstance(one, WholeAnswer) for one in gc.get_objects()))
+
+    client = Client(ask(stream=False))
+    client.on_send = look
+    app = middleware(text(f"Hi {BLOCK} there"), **options)
+    with without_collector():
+        await app(client.scope, client.receive, client.send)
+    assert sent
+    assert set(sent) == {0}
 
 
 @contextlib.contextmanager

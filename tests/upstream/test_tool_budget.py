@@ -324,6 +324,24 @@ async def test_calls_before_a_search_are_the_answer(stream: bool) -> None:
     assert len(backend.seen) == 1
 
 
+@each_face
+async def test_a_call_beside_a_search_is_none_of_the_answers(face: str) -> None:
+    """The backend's own call, in the same message as a search in its text."""
+    beside = {"id": "c", "type": "function", "function": {"name": "read", "arguments": '{"place": "Oslo"}'}}
+    answers: list[dict[str, Any]] = [
+        {"content": f"I look. {FOUND}", "tool_calls": [beside]},
+        {"content": "It is warm."},
+    ]
+
+    async def backend(scope: Any, receive: Any, send: Any) -> None:
+        message = {"role": "assistant", **answers.pop(0)}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        await JSONResponse({"object": "chat.completion", "choices": [choice]})(scope, receive, send)
+
+    text, calls, _ = said(face, await send(backend, body_of(face), face=face))
+    assert (text, calls) == ("I look. It is warm.", [])
+
+
 @both
 async def test_a_search_that_finds_nothing_is_told(stream: bool) -> None:
     backend = TextBackend([write_calls("json", ("find_tools", {"query": "zzz"})), "I cannot."])

@@ -12,7 +12,18 @@ from typing import Any
 
 import msgspec
 
-from ..answer.operations import Arguments, CallOpened, Content, Image, Op, ReasoningText, Refusal, Signed, Step
+from ..answer.operations import (
+    Arguments,
+    CallClosed,
+    CallOpened,
+    Content,
+    Image,
+    Op,
+    ReasoningText,
+    Refusal,
+    Signed,
+    Step,
+)
 from ..answer.writer import AnswerWriter
 from ..errors import ToolCallError
 from ..request.parse import ChatRequest
@@ -30,6 +41,7 @@ from .stream import Gate, Hold, StreamRewriter, size_of
 _encode = msgspec.json.encode
 _ASSISTANT = openai.raw("assistant")
 _SIGNED = "reasoning_details"
+_OF_CALLS = (CallOpened, Arguments, CallClosed)
 _MAX_SHOWN = 500
 _STREAM_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
@@ -248,10 +260,10 @@ class AnswerForm:
         return self._writer.leaving()
 
     def keep(self, answer: WholeAnswer) -> None:
-        """A whole answer is the beginning of the client's, and the next response its rest."""
+        """A whole answer is the beginning of the client's, but for its calls, and the next response its rest."""
         given, part = answer.messages[0]
         if self._writer is not None:
-            self._steps += _in_order(part)
+            self._steps += [step for step in _in_order(part) if not isinstance(step, _OF_CALLS)]
         else:
             self._before = self._message(given, part)
 

@@ -76,7 +76,8 @@ class ToolAnswer:
         self.stream: StreamRewriter | None = None
         self._status = 200
         self._is_stream = False  # the content type says so
-        self._answer: WholeAnswer | None = None  # the whole answer
+        self._outcome: AnswerOutcome | None = None  # of the whole answer
+        self._answer: WholeAnswer | None = None  # one that waits for a count
         self._is_due = False  # the answer's end waits for a count
 
     def let_go(self) -> None:
@@ -168,9 +169,8 @@ class ToolAnswer:
     @property
     def calls(self) -> int:
         """How many calls the answer has so far."""
-        if self.stream is not None:
-            return self.stream.choices.calls
-        return 0 if self._answer is None else self._answer.outcome.calls
+        answer = self._outcome if self.stream is None else self.stream.choices
+        return 0 if answer is None else answer.calls
 
     # -- a stream ------------------------------------------------------------------------------------------------
 
@@ -285,9 +285,9 @@ class ToolAnswer:
                 self._form.keep(answer)
             return None
         _warn(answer.outcome.warnings)
-        self._answer = answer
+        self._outcome = answer.outcome
         if self._defer and request.usage.is_due:
-            self._is_due = True
+            self._is_due, self._answer = True, answer
             return Reply(self._status, b"", None)  # `counted_in` writes it
         return self._written_whole(answer)
 
@@ -342,8 +342,9 @@ class ToolAnswer:
         if self._chat.stream:
             return Reply(reply.status, reply.body + self.counted(), reply.headers)
         self._is_due = False
-        assert self._answer is not None  # noqa: S101 - it waited
-        return self._written_whole(replace(self._answer, counted=self._request.usage.total()))
+        answer, self._answer = self._answer, None  # it is large, and a client may be slow
+        assert answer is not None  # noqa: S101 - it waited
+        return self._written_whole(replace(answer, counted=self._request.usage.total()))
 
 
 def _facts(request: ToolRequest) -> Facts:
