@@ -68,6 +68,20 @@ NO_RESULT_OF = [(given, "invalid_tool_call_id", "messages[2].tool_call_id") for 
         ([{"role": "assistant", "tool_calls": {}}], "invalid_request", "messages[0].tool_calls"),
         ([{"role": "assistant", "tool_calls": [{"id": "a"}]}], "invalid_request", "messages[0].tool_calls[0]"),
         ([{"role": "assistant", "tool_calls": ["a"]}], "invalid_request", "messages[0].tool_calls[0]"),
+        *(
+            (
+                [{"role": "assistant", "tool_calls": [{"id": "a", **call}]}],
+                "invalid_request",
+                f"messages[0].tool_calls[0]{name}",
+            )
+            for call, name in (
+                ({"function": 5}, ".function"),
+                ({"function": ["f"]}, ".function"),
+                ({"type": "custom", "custom": "f"}, ".custom"),
+                ({"function": {"name": 5}}, ""),
+                ({"function": None}, ""),
+            )
+        ),
     ],
 )
 def test_what_no_api_takes_is_refused_before_sending(messages: Any, code: str, param: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import kind as kind_of
 from ..errors import refusal
 
 Message = dict[str, Any]
@@ -122,8 +123,10 @@ def _calls_of(turn: Turn) -> list[Call]:
                 given = {"input": inner.get("input") or ""} if kind == "custom" else inner.get("arguments")
                 call_id = fields.get("id")
                 calls.append(Call(call_id if isinstance(call_id, str) else "", name, given, fields, path))
-            case _:
+            case dict() | None:
                 raise refusal(path, "A tool call must name a function.")
+            case other:
+                raise refusal(f"{path}.{kind}", f"'{kind}' must be an object, got {kind_of(other)}.")
     return calls
 
 

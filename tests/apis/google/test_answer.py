@@ -276,6 +276,13 @@ def test_documented_answers(recorded: Any, content: str | None, names: list[str]
     assert (text_, [one[0] for one in calls], reasons) == (content or "", names, [reason])
 
 
+@pytest.mark.parametrize("reason", [None, "", 5, 1.5, True, [], ["STOP"], {"a": 1}])
+def test_a_whole_answer_ends_also_where_its_reason_is_no_text(reason: Any) -> None:
+    candidate = {"content": {"parts": [{"text": "a"}]}, "finishReason": reason}
+    choice = json.loads(begun().whole(200, json.dumps({"candidates": [candidate]}).encode())[1])["choices"][0]
+    assert (choice["finish_reason"], choice["native_finish_reason"]) == ("stop", "STOP")
+
+
 def test_a_prompt_that_is_blocked_is_a_filtered_answer() -> None:
     feedback = types.GenerateContentResponsePromptFeedback(
         block_reason=types.BlockedReason.SAFETY, block_reason_message="No."

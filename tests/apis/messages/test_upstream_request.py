@@ -236,19 +236,22 @@ def test_images_come_as_data_or_by_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "param"),
+    ("part", "param", "said"),
     [
-        ({"type": "image_url", "image_url": {"url": "data:image/tiff;base64,AAAA"}}, ".image_url.url"),
-        ({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}, ".image_url.url"),
-        ({"type": "image_url"}, ".image_url.url"),
-        ({"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}, ""),
-        ({"type": "file", "file": {"file_id": "file-1"}}, ".file"),
-        ({"type": "text"}, ".text"),
-        ("text", ""),
+        ({"type": "image_url", "image_url": {"url": "data:image/tiff;base64,AAAA"}}, ".image_url.url", "data URL"),
+        ({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}, ".image_url.url", "data URL"),
+        ({"type": "image_url"}, ".image_url.url", "data URL"),
+        ({"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}, "", "'input_audio'"),
+        ({"type": "file", "file": {"file_id": "file-1"}}, ".file", "file_data"),
+        ({"type": "text"}, ".text", "got null"),
+        ({"type": "text", "text": ["a"]}, ".text", "got an array"),
+        ("text", "", "must be an object, got a string"),
+        (None, "", "must be an object, got null"),
     ],
 )
-def test_parts_that_cannot_be_said_are_refused_by_name(part: Any, param: str) -> None:
+def test_parts_that_cannot_be_said_are_refused_by_name(part: Any, param: str, said: str) -> None:
     error = refused({"role": "user", "content": [part]})
+    assert said in error.message
     assert (error.status, error.code, error.param) == (400, "invalid_request", f"messages[0].content[0]{param}")
 
 

@@ -131,7 +131,8 @@ class GoogleAnswer(UpstreamAnswer):
                 index = fields.get("index")
                 index = index if isinstance(index, int) else place
                 candidate = self._candidates.setdefault(index, _Candidate(index))
-                yield from candidate.read(fields, fields.get("finishReason") or ended)
+                reason = fields.get("finishReason")
+                yield from candidate.read(fields, reason if isinstance(reason, str) and reason else ended)
         if not self._candidates and (blocked := _blocked_by(top)) is not None:
             self.begun = True
             for index in range(self._expected):
@@ -151,11 +152,10 @@ class _Candidate:
         # What begins the next chunk: the first has the role.
         self._begin: dict[str, Any] = {"role": "assistant", "content": ""}
 
-    def read(self, candidate: dict[str, Any], reason: Any) -> Iterator[Chunk]:
+    def read(self, candidate: dict[str, Any], reason: str | None) -> Iterator[Chunk]:
         """What the next piece says. Raises ToolCallError where the model's answer ended in a fault."""
         if self.finished:
             return
-        reason = reason if isinstance(reason, str) and reason else None
         content = candidate.get("content")
         parts = content.get("parts") if isinstance(content, dict) else None
         parts = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []

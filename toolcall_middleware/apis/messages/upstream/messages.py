@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from ....errors import kind as kind_of
 from ....errors import refusal
 from ....wire.openai import encode
 from ...turns import NO_RESULT, Call, Turn, data_url, read_turns
@@ -189,7 +190,9 @@ def _content(turn: Turn, *, only_text: bool = False) -> list[Block]:
     """Content as blocks; text of nothing but white space is left out, because the API refuses it."""
     blocks: list[Block] = []
     for part, path in turn.parts():
-        block = _part(part if isinstance(part, dict) else {}, path, only_text=only_text)
+        if not isinstance(part, dict):
+            raise refusal(path, f"An item of this list must be an object, got {kind_of(part)}.")
+        block = _part(part, path, only_text=only_text)
         if block is not None:
             mark = part.get("cache_control")
             blocks.append({**block, "cache_control": mark} if isinstance(mark, dict) else block)
@@ -201,7 +204,7 @@ def _part(part: dict[str, Any], path: str, *, only_text: bool) -> Block | None:
         case "text" | "refusal" as kind:
             text = part.get(kind)
             if not isinstance(text, str):
-                raise refusal(f"{path}.{kind}", f"'{kind}' must be a string.")
+                raise refusal(f"{path}.{kind}", f"'{kind}' must be a string, got {kind_of(text)}.")
             return {"type": "text", "text": text} if text.strip() else None
         case "image_url" if not only_text:
             return {"type": "image", "source": _image(part.get("image_url"), f"{path}.image_url")}
