@@ -34,7 +34,7 @@ _LINES = Slots(
     slot="<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n",
     between="\n",
     bare=True,
-    style="glm_xml",  # the style leaves no line break between a key and its value: the tags say the same
+    style="glm_xml",  # the style has no line break between a key and its value: the tags say the same
 )
 _LINE = Slots(
     call="<tool_call>{name}{slots}</tool_call>",
@@ -128,7 +128,7 @@ GLM47 = Family(
 # -- Hunyuan -----------------------------------------------------------------------------------------------------------
 # Tencent's Hunyuan: a JSON list (A13B), or GLM's tags with a wrapper (Hy3, Hy4), within `<tool_calls>`.
 #
-# Hy3 writes a separator behind the name, Hy4 none. Every tag's name ends with a suffix of the checkpoint:
+# Hy3 writes a separator after the name, Hy4 none. Every tag's name ends with a suffix of the checkpoint:
 # `<tool_call:opensource>`, `<tool_call:6124c78e>`; any is read.
 #
 # Sources: the models' chat templates, and the parsers and tests of vLLM (tests/tool_parsers/test_hy_v4_tool_parser.py),
@@ -146,7 +146,7 @@ _HUNYUAN_MARKUP = Markup(
 
 @functools.lru_cache(maxsize=32)
 def _suffixed_tags(suffix: str, separator: str = "<tool_sep>") -> Slots:
-    """As GLM's, a wrapper around all calls and perhaps a separator behind the name; `suffix` ends each tag's name."""
+    """As GLM's, a wrapper around all calls and perhaps a separator after the name; `suffix` ends each tag's name."""
     end = f"{suffix}>"
     return Slots(
         open=f"<tool_calls{end}\n",
@@ -256,7 +256,7 @@ HUNYUAN = Family(
     calls=_LIST,
     auto_openers=(),
     own_openers=(
-        opener(_LIST.marker, fork((r"<", _plain), (r"", _LIST))),  # one name stands for both in the engines
+        opener(_LIST.marker, fork((r"<", _plain), (r"", _LIST))),  # the engines have one name for both
         *_SUFFIXED,
         TOOL_CALL,
         ignored("<answer>"),

@@ -25,8 +25,8 @@ from ..syntax.slots import BARE_INVOKE, TOOL_TAG, Slots, invoke
 #
 # Sources: the models' chat templates and encoders, and the parsers of vLLM, SGLang and llama.cpp.
 
-# What V4 and V4.1 write around calls besides, and the mark of each tag in it: they double the bars, and take the tag of
-# one version for that of the other; some gateways make plain bars of them.
+# Other wrappers that V4 and V4.1 write around calls, and the mark of each tag in them: the models double the bars and
+# confuse the tags of the two versions; some gateways replace the bars with plain ones.
 _OTHERS = {
     "|DSML|tool_calls": "|DSML|",
     "|DSML|function_calls": "|DSML|",
@@ -316,7 +316,7 @@ DEEPSEEK_V41 = Family(
 
 
 # -- GigaChat ----------------------------------------------------------------------------------------------------------
-# Sber's GigaChat: a JSON object behind a message's head or a token (3), or DeepSeek's tags by another name (3.5).
+# Sber's GigaChat: a JSON object after a message's head or a token (3), or DeepSeek's tags by another name (3.5).
 
 # A message of its own (3), or a token (3.1).
 _END = "<|message_sep|>"
@@ -371,7 +371,7 @@ _GCML_OPENERS = (
 )
 
 # https://github.com/sgl-project/sglang (function_call/gigachat35_detector.py) and llama.cpp (models/templates/
-# GigaChat3.5.jinja), where the tools stand as TypeScript: the words are ours.
+# GigaChat3.5.jinja), where the tools are TypeScript: the words are ours.
 GIGACHAT35 = Family(
     name="gigachat35",
     about='`<｜GCML｜invoke name="f">` within `<｜GCML｜tool_calls>`: GigaChat 3.5',
@@ -401,7 +401,7 @@ they are, and "false" for all other values, which stand there as JSON:
 
 
 # -- MiniMax -----------------------------------------------------------------------------------------------------------
-# MiniMax: `invoke` tags (M2), or an element for each argument, every tag behind a mark (M3).
+# MiniMax: `invoke` tags (M2), or an element for each argument, every tag after a mark (M3).
 
 _MINIMAX_INVOKE = Slots(
     open="<minimax:tool_call>\n",

@@ -1,4 +1,4 @@
-"""Models that write JSON behind a marker, most of them a list."""
+"""Models that write JSON after a marker, most of them a list."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..syntax.shape import ignored, opener
 from .named import MISTRAL_OPENERS
 
 # -- Granite -----------------------------------------------------------------------------------------------------------
-# IBM's Granite: version 4 as Hermes, version 3 as a JSON list behind a token, the 20B as an object behind a tag.
+# IBM's Granite: version 4 as Hermes, version 3 as a JSON list after a token, the 20B as an object after a tag.
 
 _GRANITE_MARKUP = Markup(
     stops=("<|start_of_role|>", "<function_response>"),
@@ -63,7 +63,7 @@ ability to fulfill the request.""",
     noun="tool",
 )
 
-# https://huggingface.co/ibm-granite/granite-3.1-8b-instruct, whose tools stand in a turn of their own.
+# https://huggingface.co/ibm-granite/granite-3.1-8b-instruct, whose tools are in a turn of their own.
 GRANITE = Family(
     name="granite",
     about="a JSON list behind `<|tool_call|>`: Granite 3",
@@ -110,7 +110,7 @@ If none of the functions are relevant, or when the results say enough, answer in
 
 
 # -- Phi ---------------------------------------------------------------------------------------------------------------
-# Microsoft's Phi 4 mini: a JSON list behind the word `functools`.
+# Microsoft's Phi 4 mini: a JSON list after the word `functools`.
 
 _PHI_LIST = Json(open="functools[", between=", ", close="]")
 _OPENERS = (
@@ -156,7 +156,7 @@ provided samples
 # -- InternLM ----------------------------------------------------------------------------------------------------------
 # Shanghai AI Lab's InternLM: JSON objects between `<|action_start|><|plugin|>` and `<|action_end|>`.
 
-# The calls are as its template writes them; the tools stand there in a turn of their own.
+# The calls are as its template writes them; the tools are there in a turn of their own.
 # https://github.com/InternLM/InternLM/blob/main/chat/chat_format.md
 INTERNLM = Family(
     name="internlm",
@@ -277,7 +277,7 @@ XLAM = Family(
     own_openers=(
         *MISTRAL_OPENERS,
         TOOL_CALL_JSON,
-        _XLAM_LIST,  # besides the bare list that is the whole answer: a block behind text
+        _XLAM_LIST,  # besides the bare list that is the whole answer: a block after text
     ),
     prompt="""\
 You have access to a set of tools. When using tools, make calls in a single JSON array:\x20
@@ -300,7 +300,7 @@ in plain text. The available tools are:
 
 
 # -- Command -----------------------------------------------------------------------------------------------------------
-# Cohere's Command: a JSON list between tokens (Command A and R7B), or behind the word `Action:` (R and R+).
+# Cohere's Command: a JSON list between tokens (Command A and R7B), or after the word `Action:` (R and R+).
 
 _COHERE_MARKUP = Markup(
     stops=("<|START_TOOL_RESULT|>",),
@@ -377,7 +377,7 @@ Each tool is represented as a JSON object with fields like "name", "description"
     special_tokens=True,
 )
 
-# Calls as Command A has them; answers stand between other tags (llama.cpp: models/templates/Cohere2MoE.jinja).
+# Calls as Command A has them; answers are between other tags (llama.cpp: models/templates/Cohere2MoE.jinja).
 COHERE_COMMAND4 = replace(
     COHERE_COMMAND3,
     name="cohere_command4",
@@ -385,7 +385,7 @@ COHERE_COMMAND4 = replace(
     models={"north-mini-code": "[llama.cpp] Cohere2MoE"},
 )
 
-# The fence belongs to the marker, for it stands behind a word.
+# The fence is part of the marker, because it follows a word.
 _COHERE_LIST = Json(
     open="Action: ```json\n[\n    ",
     call='{"tool_name": "{name}", "parameters": {arguments}}',
@@ -459,7 +459,7 @@ To call tools, answer in this form, each tool's name being a key:
 
 
 # -- Inkling -----------------------------------------------------------------------------------------------------------
-# Thinking Machines' Inkling: messages with a kind; a call's name stands before its JSON and in it.
+# Thinking Machines' Inkling: messages with a kind; a call's name is before its JSON and in it.
 
 _INKLING_CALLS = Json(
     call='<|content_invoke_tool_json|>{"name": "{name}", "args": {arguments}}<|end_message|>',
@@ -468,7 +468,7 @@ _INKLING_CALLS = Json(
 )
 _CALL, _ENDS = _INKLING_CALLS.marker, _INKLING_CALLS.closers
 
-# A message begins with the tool's name, which stands in its JSON too. How messages begin and end is markup.
+# A message begins with the tool's name, which is in its JSON too. How messages begin and end is markup.
 _MARKED = (
     opener(_CALL, _INKLING_CALLS),
     Opener(
@@ -494,7 +494,7 @@ _BEGUN = (
     ),
 )
 
-# https://github.com/vllm-project/vllm (tests/parser/engine/test_inkling.py); the tools stand there as JSON in a message
+# https://github.com/vllm-project/vllm (tests/parser/engine/test_inkling.py); the tools are there as JSON in a message
 # of their own, and the words are ours.
 INKLING = Family(
     name="inkling",

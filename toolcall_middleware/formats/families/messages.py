@@ -41,7 +41,7 @@ def _between(c: Cursor) -> Steps[None]:
     yield from read_nothing(c)
 
 
-# Of a message whose marker stands in the prompt, or is left out.
+# Beginnings of a message whose marker is in the prompt, or is left out.
 _HEADS = (
     "to=", "commentary to=", "analysis to=", "assistant to=", "assistantcommentary to=", "assistantanalysis to=",
     "assistant<|channel|>",
@@ -60,7 +60,7 @@ END = Opener(
 )
 
 _ROLE, _CHANNELS = "assistant", ("analysis", "commentary", "final")
-# How messages begin, and no name in a program goes on: `analysisWe`, but not `analysisResult`.
+# Words that begin a message and do not continue a name in a program: `analysisWe`, but not `analysisResult`.
 _PRONOUNS = ("I", "We", "The", "They", "This", "It", "You", "There", "Let", "Just", "So", "Now", "Okay", "Ok", "Here")
 _SAID = {
     "analysis": (*_PRONOUNS, "User", "Need", "He", "She", "According", "Given", "What", "Must", "Should", "Simple",
@@ -93,7 +93,7 @@ WORDS = Opener(
     consume=False,
     body=read_words,
 )
-# A call behind other text: of gpt-oss only, for where it may begin waits.
+# A call after other text: for gpt-oss only, because text in which one may begin is held back.
 _CALL_WORDS = Opener(
     pattern=rf"{_ROLE}(?:commentary|analysis)? to=functions\.",
     partial="|".join(beginnings(f"{_ROLE}{channel} to=functions.") for channel in ("", "analysis", "commentary")),
@@ -134,7 +134,7 @@ The result comes in the next message, between <tool_result> and </tool_result>. 
 HARMONY = Family(
     name="harmony",
     about="messages to `functions.*` in the commentary channel: gpt-oss (`auto` asks it for `json`)",
-    auto_prompt="json",  # vLLM and SGLang parse harmony's tokens before anybody sees a text, whatever was asked
+    auto_prompt="json",  # vLLM and SGLang always parse harmony's tokens, so that no text holds them
     models={"gpt-oss": "[vllm] openai; [sglang] gpt-oss"},
     alike={"llm-jp4": "[sglang] pull request 38222: gpt-oss"},
     calls=_HARMONY_CALLS,
@@ -144,9 +144,9 @@ HARMONY = Family(
     markup=Markup(
         stops=("<|start|>user", "<|start|>functions."),
         ends=("<|return|>", "<|end|>"),
-        escapes=(Escape("(?<=to)=", r"functions\."),),  # a recipient, where no token tells it
+        escapes=(Escape("(?<=to)=", r"functions\."),),  # a recipient without its token
     ),
-    # The analysis of turns behind the last final message. A space follows `analysis`, because the model's template
+    # The analysis of turns after the last final message. A space follows `analysis`, because the model's template
     # raises an error for content with `<|channel|>analysis<|message|>` in it.
     thoughts=Thoughts(
         returned=Returned.TURN,
@@ -164,8 +164,8 @@ HARMONY = Family(
 
 
 # -- LLM-jp ------------------------------------------------------------------------------------------------------------
-# LLM-jp 4.1, the format `llm-jp-harmony`: gpt-oss's messages, as a tokenizer gives them that puts a space behind every
-# special token. Calls of one turn follow each other, all but the last closed by `<|end|>`.
+# LLM-jp 4.1, the format `llm-jp-harmony`: gpt-oss's messages, from a tokenizer that puts a space after every special
+# token. Calls of one turn follow each other, all but the last closed by `<|end|>`.
 #
 #     <|start|> assistant to=functions.lookup<|channel|> commentary <|constrain|>  json<|message|> {"city": "Paris"}
 #
@@ -215,7 +215,7 @@ _INVOKE = Slots(
     close="\n</atem:function_calls>",
     prefix="atem:",
     noise=("</atem:invoke>",),
-    stray="<|message|>",  # as behind the name in the message's header
+    stray="<|message|>",  # as after the name in the message's header
 )
 
 _MUSE_CALLS = (
@@ -268,10 +268,10 @@ MUSE_GLIMMER = Family(
 _START, _CHANNEL, _PARAMETER = "<|start|>assistant", "<|channel|>", "<rfl:parameter"
 _SPACE = r"[ \t\r\n]{0,32}"
 _CHANNELED = r"(?:<\|channel\|>[a-z]{1,16}[ ]?)?"
-# The recipient stands before the channel, or behind it.
+# The recipient is before the channel, or after it.
 _HEADER = rf"{_CHANNELED}to=(?:functions\.)?%s[ ]?{_CHANNELED}(?:<\|constrain\|>[a-z]{{1,16}})?<\|message\|>"
 _NAME = r"[^\s<>]{1,256}"
-# Header so far, up to the first element's tag. It has few markers: text in which more stand is not held.
+# Header so far, up to the first element's tag. It has few markers: text with more of them is not held back.
 _BEAM_BEGUN = (
     r"[^\n<]{0,280}(?:<\|(?:channel|constrain)\|>[^\n<]{0,280}){0,3}"
     rf"(?:<[|a-z]{{0,12}}|<\|message\|>{_SPACE}(?:{beginnings(_PARAMETER)})?)?"
@@ -346,7 +346,7 @@ BEAM = Family(
 
 
 def _identify(written: str, offered: Callable[[str], bool]) -> tuple[str, str | None]:
-    """The tool of a written name, behind which Llama 3 may write `=` or `(` in place of the bracket."""
+    """The tool of a written name, after which Llama 3 may write `=` or `(` in place of the bracket."""
     return (written if offered(written) else written.rstrip("=("), None)
 
 
@@ -419,7 +419,7 @@ _FUNCTIONARY_MARKED = (
 )
 
 _FUNCTIONARY_BEGUN = (
-    # The first `>>>` may stand in the prompt.
+    # The first `>>>` may be in the prompt.
     Opener(marker="all\n", body=read_nothing, where=Where.START),
     Opener(
         pattern=rf"{_RECIPIENT}\n[ \t]{{0,8}}\{{",
@@ -444,7 +444,7 @@ FUNCTIONARY_V32 = Family(
     markup=Markup(
         escapes=(
             Escape(r">>>(?<![^\n]>>>)", "[A-Za-z_]"),  # a recipient at the start of a line
-            Escape(">>>", r"[\w.-]{1,64}\n\s{0,4}\{"),  # ... or behind a call
+            Escape(">>>", r"[\w.-]{1,64}\n\s{0,4}\{"),  # ... or after a call
         ),
     ),
     prompt="""\

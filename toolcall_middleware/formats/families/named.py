@@ -21,7 +21,7 @@ from ..syntax.shape import fork, ignored, opener, short_id
 from ..syntax.slots import Slots, slot_calls
 
 # -- Mistral -----------------------------------------------------------------------------------------------------------
-# Mistral: a JSON list behind `[TOOL_CALLS]`, or (since the tokenizer's version 11) the name, `[ARGS]` and JSON.
+# Mistral: a JSON list after `[TOOL_CALLS]`, or (since the tokenizer's version 11) the name, `[ARGS]` and JSON.
 #
 # Which of the two a model writes depends on its tokenizer's version, and some write the other one.
 
@@ -184,14 +184,14 @@ _K2 = Named(
 )
 
 # The calls are as https://huggingface.co/moonshotai/Kimi-K2-Instruct/blob/main/docs/tool_call_guidance.md has them; the
-# tools stand there in a turn of their own.
+# tools are there in a turn of their own.
 KIMI_K2 = Family(
     name="kimi_k2",
     about="`functions.f:0` and JSON between `<|tool_call_…|>` markers: Kimi K2",
     models={"kimi-k2": "[vllm] kimi_k2"},
     calls=_K2,
     markup=_KIMI_MARKUP,
-    # The turns behind the last answer without calls: those of the task at hand.
+    # The turns after the last answer without calls: those of the current task.
     thoughts=Thoughts(
         returned=Returned.TURN,
         source="[llama.cpp] Kimi-K2-Thinking; [card] Kimi-K2.5",
@@ -242,7 +242,7 @@ _K3_OPENERS = (
     *map(ignored, (_ANSWER, "<|close|>response<|sep|>", "<|close|>message<|sep|>")),
 )
 
-# https://huggingface.co/moonshotai/Kimi-K3 (llama.cpp: models/templates/Kimi-K3.jinja): the tools stand there in a
+# https://huggingface.co/moonshotai/Kimi-K3 (llama.cpp: models/templates/Kimi-K3.jinja): the tools are there in a
 # message of their own; it does not say how to call.
 KIMI_K3 = Family(
     name="kimi_k3",

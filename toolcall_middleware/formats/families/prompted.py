@@ -82,7 +82,7 @@ BRIEF = Family(
     ),
     own_openers=reading.BARE_JSON,
     fallback=(),
-    # The rest of its own is everybody's: markup.COMMON.
+    # The rest of its markup is common to all families: markup.COMMON.
     markup=Markup(escapes=(Escape(r"\[", r"(?:END_)?TOOL_REQUEST\]"),)),
     prompt=_TOOLS % _SIGNATURES,
     tool=signature,
@@ -116,7 +116,7 @@ _JSON = (*reading.ANY_JSON, reading.LAST_LINE)
 
 
 def _begun(*atoms: str) -> str:
-    """A pattern for every beginning of these patterns, one behind the other."""
+    """A pattern for every beginning of the sequence of these patterns."""
     pattern = ""
     for atom in reversed(atoms[1:]):
         pattern = f"(?:{atom}{pattern})?"
@@ -155,7 +155,7 @@ REACT = Family(
 
 # -- JSON ------------------------------------------------------------------------------------------------------------
 
-# Behind `Action:`, in a code block, as create_structured_chat_agent asks for it.
+# After `Action:`, in a code block, as create_structured_chat_agent asks for it.
 _BLOB = Opener(
     pattern=rf"Action:{_WS}{_LINE}`{{3}}(?:json)?{_WS}{_LINE}(?=\{{[ \t\r\n]{{0,32}}[\"']action)",
     partial=_begun(

@@ -112,7 +112,7 @@ You SHOULD NOT include any other text in the response if you call a function.
     between=",\n",
 )
 
-# Under the JSON template of Llama 3.1, which engines offer for it, JSON stands between the tokens.
+# Under the JSON template of Llama 3.1, which engines offer for it, JSON is between the tokens.
 _PYTHON_START = opener(
     "<|python_start|>",
     fork(
@@ -228,7 +228,7 @@ FUNCTIONGEMMA = Family(
     calls=_function,
     own_openers=bare_calls(_function),
     markup=_GEMMA_MARKUP,
-    # The first words are the template's; what follows them stands there without a space.
+    # The first words are the template's. As there, no space follows them.
     prompt="You are a model that can do function calling with the following functions{tools}",
     tool=lambda tool: f"<start_function_declaration>{_function.declaration(tool)}<end_function_declaration>",
     between="",

@@ -102,7 +102,7 @@ HERMES = Family(
     auto_openers=_QWEN_OPENERS,
     fallback=reading.BARE_JSON,
     markup=_QWEN_MARKUP,
-    # [llama.cpp] Qwen-Qwen3-0.6B: reasoning behind the last user message that holds no tool results
+    # [llama.cpp] Qwen-Qwen3-0.6B: reasoning after the last user message that holds no tool results
     thoughts=Thoughts(
         returned=Returned.TURN,
         source="[llama.cpp] Qwen-Qwen3-0.6B",
@@ -178,7 +178,7 @@ _QWEN_MORE = """\
 the user about function calls
 """
 
-# The words are those of https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct; the tools stand there as JSON, as in
+# The words are those of https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct. The tools are JSON, as in
 # Qwen 3.5's template: Qwen3-Coder's tags around descriptions have no way to escape one.
 QWEN3_CODER = Family(
     name="qwen3_coder",

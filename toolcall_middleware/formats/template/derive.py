@@ -31,7 +31,7 @@ _TAG_NAME = re.compile(r"</?([A-Za-z_][\w:.-]{2,64})([\s>=/]?)")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Derived:
-    """What a template tells of its model's calls."""
+    """What a template shows of its model's calls."""
 
     family: Family | None
     """The family; None: `why` says what is missing."""
@@ -47,9 +47,9 @@ class Derived:
     sample: str = ""
     """Two calls as the template renders them, or one where it takes no more."""
     lost: tuple[str, ...] = ()
-    """Arguments that the template writes so that they cannot be told from others."""
+    """Arguments whose rendering cannot be distinguished from that of others."""
     unknown: tuple[str, ...] = ()
-    """What could not be told."""
+    """What could not be derived."""
     facts: dict[str, str] = field(default_factory=dict)
     why: str = ""
     proofs: tuple[Rendered, ...] = ()
@@ -121,7 +121,7 @@ def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | N
 
 
 def _as_declared(template: ChatTemplate, declared: Declared, why: str) -> Derived:
-    """The declared family. why: what the template does not tell."""
+    """The declared family. why: what the template does not show."""
     syntax, eos = declared.calls, template.special.get("eos_token", "")
     found = Turns(
         dialect=probes.DIALECTS[0],
@@ -197,8 +197,8 @@ def _candidates(
     texts = {turn.calls[0].arguments: turn.text for turn in (*unlikely, *reversed(plain))}
     own = shapes.of_layout(found.layout, lambda arguments: texts.get(probes.written(arguments)))
     known: tuple[Family, ...] = markup.families() if adopt else ()
-    # Several families write the same: the one that most models are of comes first. A form that no model is known by
-    # (the loose dialects) says nothing of a template.
+    # Several families write the same: the one with the most models comes first. A form without known models (the
+    # loose dialects) is no evidence about a template.
     models = {family: len(family.models) + len(family.alike) + len(family.fine_tunes) for family in known}
     families = sorted(filter(models.get, known), key=lambda family: -models[family])
     for family in families:
@@ -259,19 +259,19 @@ def _family(found: Turns, syntax: Syntax, like: str | None, block: tools.ToolBlo
 
 
 def _special(found: Turns) -> bool:
-    """Whether the markers look like special tokens, which a backend leaves out unless told otherwise."""
+    """Whether the markers look like special tokens, which a backend leaves out unless asked for them."""
     first = tokens(found.layout.opening + found.layout.before)[:1]
     return bool(first) and shapes.is_special(first[0])
 
 
 def _markup(found: Turns) -> Markup:
-    """The template's own markers: read around calls, and kept out of what tools say."""
+    """The template's own markers: read around calls, and kept out of tool results."""
     layout = found.layout
     marks = tokens(layout.opening + layout.before) + tokens(layout.after + layout.closing)
     ends = tuple(end for end in found.ends if len(end) <= _MAX_END and len(_ODD.findall(end)) > 1)
     marks += [*found.stops, *ends, *(found.reasoning or ())]
     escapes: list[Escape] = []
-    # Tags with an attribute are no whole marks.
+    # A tag with an attribute is not a complete marker.
     whole = "".join((layout.opening, layout.call, layout.region, layout.closing, *marks))
     begun = dict.fromkeys(_TAG_NAME.findall(whole))
     names = [name for name, end in begun if not escaping.has_markup(f"<{name}{end or '>'}")]

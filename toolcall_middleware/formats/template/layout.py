@@ -44,7 +44,7 @@ class Layout:
 
     @property
     def after(self) -> str:
-        """A call's text behind its last part."""
+        """A call's text after its last part."""
         return _PARTS.split(self.call)[-1]
 
     @property
@@ -169,7 +169,7 @@ def common_end(a: str, b: str) -> str:
 
 
 def _whole(text: str, cut: int, *, back: bool) -> int:
-    """`cut`, or the nearest place before (behind) it that is not inside of a marker or a word."""
+    """`cut`, or the nearest place before (`back`) or after it that is not inside a marker or a word."""
     for found in _MARKER.finditer(text, max(0, cut - 100)):
         if found.start() >= cut:
             break

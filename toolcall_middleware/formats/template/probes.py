@@ -9,7 +9,7 @@ from typing import Any
 
 from ...model import Tool, ToolCall
 
-# Words that no template holds. Each begins with another letter, so that two texts part where they stand.
+# Words that no template holds. Each begins with another letter, so that two texts differ from its start on.
 SYSTEM = "Wqsystem zone"
 USER = "Vquser asks"
 CONTENT = "Rqcontent said"
@@ -32,7 +32,7 @@ TOOLS = tuple(Tool(name, f"Uq{name} helps", _SCHEMA) for name in NAMES)
 SAMPLE = {KEYS[0]: VALUES[0], KEYS[1]: VALUES[1]}
 OTHER = {KEYS[0]: "Lqother", KEYS[1]: "Dqnever"}
 
-# What must come back, and what may be lost where a template itself writes it so that nobody can tell (Python's `None`,
+# Arguments that must be read back, and ones that may be lost where the template's text is ambiguous (Python's `None`,
 # a string's own line breaks). Key, value.
 PLAIN: tuple[dict[str, Any], ...] = (
     {"city": "Paris"},

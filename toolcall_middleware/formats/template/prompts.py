@@ -156,11 +156,11 @@ def _manner_of(checkpoint: Checkpoint) -> Manner:
     knows_system = any(text is not None and probes.SYSTEM in text for text in (with_system, and_tools))
     if isinstance(found, str):
         return Manner(bare is not None, tools, knows_system, None)
-    # One that ends texts only, or also stands within a turn as harmony's between thought and call, would end too early.
+    # A marker that ends texts only, or is within a turn as harmony's between thought and call, would end too early.
     layout = found.layout
     turn = (thinking or "").split(probes.CONTENT)[0].partition(probes.USER)[2]
     within = layout.opening + layout.call + (layout.between or "") + turn[len(common_start(turn, found.begin)) :]
-    # Nothing that a text may hold ends one.
+    # A marker that text may hold does not end a turn.
     ends = [end for end in found.ends if len(end) >= _LEAST_END and _ODD.search(end) is not None]
     only = tuple(end for end in ends if end in found.end and end not in within)
     return Manner(bare is not None, tools, knows_system, found, only)

@@ -1,7 +1,7 @@
 """Renders chat templates within bounds: in processes of their own, with a clock, a memory limit and a limit of output.
 
-A process stays for the next request, because starting one takes a tenth of a second. A template that leaves its bounds
-costs its process, and the next request gets another.
+A process is kept for the next request, because starting one takes a tenth of a second. A template that exceeds its
+bounds costs its process, and the next request gets another.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_TEXT = 1 << 18
 MAX_PROMPT = 1 << 25
 """Characters of one prompt: more than any model takes, and a request's own limit is 32 MiB."""
 SECONDS = 10
-"""Of a processor, and of the clock twice as many, for all that is rendered at once; a usual template takes 0.01."""
+"""CPU seconds for all that is rendered at once; the wall-clock limit is twice that. A usual template takes 0.01."""
 MEMORY = 1 << 30  # bytes of address space, Python's own included
 _MOST = 4
 """Processes of one template: as many texts are rendered at once, others wait."""
@@ -56,7 +56,7 @@ class ChatTemplate:
     def render(self, contexts: Sequence[Mapping[str, Any]]) -> list[str | None]:
         """The text of each context (`messages`, `tools`, …); None where the template refuses it.
 
-        Raises FormatError where there is no jinja2, the template is no Jinja or leaves its bounds.
+        Raises FormatError where jinja2 is missing, the template is not valid Jinja or it exceeds its bounds.
         """
         return [outcome.get("text") for outcome in self._asked(contexts, MAX_TEXT)]
 

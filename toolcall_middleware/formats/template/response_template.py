@@ -26,7 +26,7 @@ from .shapes import Syntax, is_special, unmistakable
 
 VERSION = 1
 DECLARATION = "the checkpoint's response_template"
-"""How it is called in what could not be told."""
+"""Its name in `Derived.unknown`."""
 _MAX_PATTERN = 2000
 _MAX_TEXT = 256  # characters of one marker: it is looked for in all that a model writes
 _PIECE = re.compile(

@@ -70,7 +70,7 @@ def is_special(marker: str) -> bool:
 
 
 def _behind(kind: str, calls: Shape, *openers: Opener) -> Syntax | None:
-    """The syntax of calls that begin with one of the openers; those that text may hold are none."""
+    """The syntax of calls that begin with one of the openers. Openers that ordinary text may hold are dropped."""
     known = tuple(each for each in openers if unmistakable(each.marker))
     return Syntax(f"{kind} behind {known[0].marker}", known, calls) if known else None
 

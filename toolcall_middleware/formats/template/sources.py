@@ -37,7 +37,7 @@ PROPS = "props"
 """The source that is the upstream's `/props`."""
 _PROPS_READ = ("chat_template_tool_use", "chat_template", "bos_token", "eos_token")
 CHAT = "/chat/completions"
-"""What paths end in beside which a backend has `/completions`."""
+"""The end of a path for which a backend also has `/completions`."""
 
 _FILES = ("chat_template.jinja", "chat_template.json", "tokenizer_config.json")
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Checkpoint:
 
     template: ChatTemplate
     engine_begins: bool = False
-    """Its engine puts the token of the beginning before every prompt, so that none may hold it."""
+    """Its engine puts the beginning-of-text token before every prompt, so a prompt must not hold it."""
     special_tokens: tuple[str, ...] = ()
     """What its tokenizer's configuration and the template's text show of special tokens."""
     response_template: Mapping[str, Any] | None = None
@@ -61,7 +61,7 @@ class Checkpoint:
 def find(source: str) -> Checkpoint:
     """The checkpoint of a setting: a path, or a model's name in the cache.
 
-    Raises SettingsError where there is none or its files cannot be read.
+    Raises SettingsError where no checkpoint is found or its files cannot be read.
     """
     if source in _props:
         return served(*_props[source])
@@ -252,7 +252,7 @@ def required(source: str | None) -> Family:
 def _kept(source: str) -> Derived:
     found = of_source(source)
     if found.family is not None:
-        markup.add(found.family.markup)  # all readers know its markers, and nothing that a tool says can hold them
+        markup.add(found.family.markup)  # all readers know its markers, and no tool result can hold them
     for each in found.unknown:
         if response_template.DECLARATION in each:
             _log.warning("template: %s: %s", source, each)

@@ -38,20 +38,20 @@ class ToolBlock:
     tool: Callable[[Tool], str]
     between: str
     own_words: bool = False
-    """It is not the template's: that could not be told."""
+    """The words are ours: the template's could not be found."""
     place: str = ""
     """Where the template has it, in words."""
 
 
 OURS = ToolBlock(prompt=_OWN_WORDS + _FORM, tool=function, between="\n", own_words=True)
-"""Where the template's words cannot be told."""
+"""Used where the template's words cannot be found."""
 
 
 _SPELLINGS = (function, definition, function_indented, definition_indented)
 
 
 def read(template: ChatTemplate, turns: Turns, shown: str) -> ToolBlock:
-    """The tools' part of a template; ours where its words cannot be told. shown: how a call begins."""
+    """The tools' part of a template; `OURS` where its words cannot be found. shown: how a call begins."""
     system, user = said(probes.SYSTEM, "system"), said(probes.USER)
     texts = template.render(
         [
@@ -113,5 +113,5 @@ def _within_turn(before: str, behind: str, turns: Turns) -> tuple[str, str]:
 
 
 def _literal(text: str) -> str:
-    """The text without what a layout of `Family` takes for a place of its own."""
+    """The text with what a layout of `Family` would read as a hole made harmless."""
     return text.replace("{tools}", "{ tools }").replace("{example}", "{ example }")

@@ -1,4 +1,4 @@
-"""What stands around a turn's calls and text: how a turn ends, what is thought, how results stand."""
+"""What surrounds a turn's calls and text: the end of a turn, reasoning, and the tags of results."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _PAIRS = tuple((call.name, call.arguments) for call in _CALLS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """What a template's renderings say of turns."""
+    """What a template's renderings show of turns."""
 
     dialect: Dialect
     layout: Layout
     begin: str
-    """What stands before an assistant's calls, from behind the question on."""
+    """The text between the user's question and the assistant's calls."""
     end: str
-    """What stands behind them."""
+    """The text after them."""
     reasoning: tuple[str, str] | None
     ends: tuple[str, ...] = ()
     """Markers that end a turn."""
     stops: tuple[str, ...] = ()
     """Markers that begin a tool's or a user's turn."""
     result: tuple[str, str] | None = None
-    """What is before and behind a result, where the template has tags for it."""
+    """The text before and after a result, where the template has tags for it."""
 
     def calls_of(self, text: str | None) -> str | None:
         """What the model writes of a rendered turn with calls; None where it is not rendered."""
@@ -45,7 +45,7 @@ class Turns:
 
 
 def read(template: ChatTemplate) -> Turns | str:
-    """The turns of a template, or why they cannot be told. Raises FormatError (ChatTemplate.render)."""
+    """The turns of a template, or why they cannot be found. Raises FormatError (ChatTemplate.render)."""
     answer = said(probes.CONTENT, "assistant")
     asked = [context([_ASKED, answer]), context([_ASKED, answer, _ASKED])]
     asked += [
@@ -96,7 +96,7 @@ def _behind_question(text: str | None) -> str | None:
 
 
 def _around(plain: str, one: str) -> tuple[str, str]:
-    """What turns with calls and turns with text have in common before and behind."""
+    """The text before and after that turns with calls and turns with text have in common."""
     before, behind = plain.split(probes.CONTENT, 1)
     return common_start(before, one), common_end(behind, one)
 
@@ -115,7 +115,7 @@ def _without_turn(text: str, begin: str, end: str, marks: Sequence[str], reasoni
 
 
 def _ends(template: ChatTemplate, plain: str, followed: str | None) -> tuple[str, ...]:
-    """The marker directly behind what the assistant says."""
+    """The marker directly after the assistant's text, and the template's end-of-text token."""
     behind = plain.split(probes.CONTENT, 1)[1]
     if followed is not None and probes.CONTENT in followed:
         behind = behind or followed.split(probes.CONTENT, 1)[1]
@@ -125,7 +125,7 @@ def _ends(template: ChatTemplate, plain: str, followed: str | None) -> tuple[str
 
 
 def _result(one: str, answered: str | None) -> tuple[str, str]:
-    """The texts before and behind the result of one call."""
+    """The texts before and after the result of one call."""
     sentinel = probes.RESULT
     if answered is None or sentinel not in answered:
         return "", ""
@@ -158,7 +158,7 @@ def _stops(before: str, followed: str | None, others: tuple[str, ...]) -> tuple[
 
 
 def _reasoning(thinking: Sequence[str | None]) -> tuple[str, str] | None:
-    """The markers around what is thought."""
+    """The markers around reasoning."""
     for text in thinking:
         if text is None or probes.THOUGHT not in text or probes.CONTENT not in text:
             continue
