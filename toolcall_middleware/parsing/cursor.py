@@ -11,7 +11,7 @@ A reader is a generator (`Steps`) that goes straight through its syntax and move
         yield from c.copy(CallArguments(c.s[k]))
         c.end()
 
-It yields nowhere else than in `more`, which waits for text. Two exceptions end it. `NotACall`: what was read since the
+It yields only in `more`, which waits for text. Two exceptions end it. `NotACall`: what was read since the
 opening marker, or since the last call, is text. `TextOver`: the text is over. It is raised where the reader waits; a
 reader that knows better than the driver how its call ends catches it. Else the driver closes the open call, or cuts it
 where the model was cut off.
@@ -61,7 +61,7 @@ def _after_comments(s: str, i: int, markers: tuple[str, ...], *, last: bool) -> 
         stop = end if end >= 0 else limit
         found = min([j for marker in markers if (j := s.find(marker, k, stop)) >= 0], default=-1)
         if found >= 0:
-            return found if "{" not in s[k:found] else -1  # another call stands there
+            return found if "{" not in s[k:found] else -1  # another call is there
         if end < 0:
             return None if not last and len(s) < limit else -1
         k = end
@@ -74,7 +74,7 @@ _T = TypeVar("_T")
 Steps = Generator[None, None, _T]
 """The generator of a part of a syntax: it yields where it waits, and returns what it has found."""
 Make = Callable[["Cursor"], Steps[None]]
-"""Begins a reader at a cursor behind the opening marker."""
+"""Begins a reader at a cursor after the opening marker."""
 Branch = tuple[re.Pattern[str], Make]
 """What the text after a marker matches, and the reader of that text: see `read_fork`."""
 
@@ -96,7 +96,7 @@ class TextOver(Exception):
 
 
 class CopiedArguments(Protocol):
-    """Reads a call's arguments and puts out their JSON: `CallArguments`, `LiteralReader`."""
+    """Reads a call's arguments and emits them as JSON: `CallArguments`, `LiteralReader`."""
 
     @property
     def done(self) -> bool: ...
@@ -132,7 +132,7 @@ class Cursor:
         self.i = 0
         """The text before it is read."""
         self.last = self._ends = False
-        """Whether `s` holds all text that is left, and what is not decided is to be decided on."""
+        """Whether `s` holds all remaining text, so that every open decision must be made now."""
         self.over = False
         """Whether the reader is being finished: `more` raises TextOver."""
         self.cut = False
@@ -149,13 +149,13 @@ class Cursor:
         self._decide()
 
     def _decide(self) -> None:
-        # In a call that was cut off, what is not decided stays so: what was emitted is then a beginning.
+        # In a call that was cut off, open decisions stay open: what was emitted is then a prefix.
         self.last = self._ends and (self.over or not (self.cut and self.sink.mode is Mode.CALL))
 
     # -- the text here -------------------------------------------------------------------------------------------------
 
     def behind_space(self, limit: int | None = None) -> int:
-        """The index behind the white space here; `limit`: of so many characters of it."""
+        """The index after the white space at the cursor, of which at most `limit` characters are skipped."""
         i = self.i
         m = WHITE_SPACE.match(self.s, i) if limit is None else WHITE_SPACE.match(self.s, i, i + limit)
         return m.end()
@@ -181,7 +181,7 @@ class Cursor:
             yield from self.more()
 
     def take(self, markers: tuple[str, ...], k: int) -> bool:
-        """Go behind the first of `markers` that stands at `k`; whether one does."""
+        """Go past the first of `markers` that is at `k`. Returns whether one is."""
         for marker in markers:
             if self.s.startswith(marker, k):
                 self.i = k + len(marker)
@@ -213,7 +213,7 @@ class Cursor:
         return min([k for marker in markers if (k := s.find(marker, i, end)) >= 0], default=-1)
 
     def upto(self, marker: str, most: int) -> Steps[str]:
-        """Go behind `marker`: the text before it. Raises NotACall where it is not within `most` characters."""
+        """Go past `marker` and return the text before it. Raises NotACall where it is not within `most` characters."""
         while (k := self.s.find(marker, self.i, self.i + most)) < 0:
             if self.last or len(self.s) - self.i >= most:
                 raise NotACall
@@ -231,7 +231,7 @@ class Cursor:
         return m
 
     def closer(self, markers: tuple[str, ...], around: tuple[str, ...] = (), stray: str = _STRAY) -> Steps[str]:
-        """Go behind the first of `markers` that follows a call, and return it; empty where none does.
+        """Go past the first of `markers` that follows a call, and return it; empty where none does.
 
         Before it may be stray closing brackets, a fence's end (`stray`) and comments. Without it, they may be before
         one of `around`, which is not read. Half a marker at the end of the text is markup too.
@@ -256,7 +256,7 @@ class Cursor:
     # -- the call that is open -----------------------------------------------------------------------------------------
 
     def taken(self) -> str:
-        """The text that was read since the sink was last told of it."""
+        """The text that was read since the last call of this method."""
         raw, self._mark = self.s[self._mark : self.i], self.i
         return raw
 
@@ -495,5 +495,5 @@ def _nothing_behind(cursor: Cursor, ends: tuple[str, ...]) -> Steps[bool]:
 
 
 def _is_clean(event: Event) -> bool:
-    """Whether this is no end of a call that had to be repaired: what is no JSON is data, or code."""
+    """Whether this is not the end of a cut or repaired call: text that is not JSON is data, or code."""
     return not isinstance(event, CallEnd) or (event.complete and not event.repaired)

@@ -21,8 +21,8 @@ class Reasoning(msgspec.Struct, frozen=True, gc=False):
     """Text of the model's reasoning. `markup` is true for the tag around it (`<think>`), false for what it thinks.
 
     `channel` is true where the model's syntax has a channel of its own for it (harmony): it is never content.
-    Markup without text: a thought is over whose end is no text of its own (a channel's), or has left as text (a tag's
-    whose beginning stands in the prompt).
+    Markup without text ends a thought whose end has no text of its own (a channel), or whose closing tag was emitted as
+    text (its opening tag is in the prompt).
     """
 
     text: str
@@ -33,8 +33,8 @@ class Reasoning(msgspec.Struct, frozen=True, gc=False):
 class CallStart(msgspec.Struct, frozen=True, gc=False):
     """A call whose name is complete. `id` is the one that the model's syntax carries, if it does.
 
-    `extra` are fields of a backend's own call that nobody here knows (a provider's signature, say).
-    `in_reasoning`: it stands in the model's reasoning.
+    `extra` are unknown fields of a backend's own call (a provider's signature, say).
+    `in_reasoning` is true when the call is inside the model's reasoning.
     `written` is the name as the model wrote it, where that is another spelling of `name`.
     """
 
@@ -54,12 +54,12 @@ class CallArgs(msgspec.Struct, frozen=True, gc=False):
 class CallEnd(msgspec.Struct, frozen=True, gc=False):
     """The open call is over.
 
-    `complete` is false when the text ended inside the call (what has left so far is then a prefix of JSON).
+    `complete` is false when the text ended inside the call (the arguments emitted so far are then a prefix of JSON).
     `repaired` is true when the arguments were not valid JSON as written.
     `raw` is the call as the model wrote it, markup included, where the parser was asked to keep it.
     `coerced` is true when a value was given the type that the tool's schema asks for.
     `written` are the arguments as the model wrote them, in its syntax, where the parser was asked to keep these (see
-    `sink.WrittenArguments`); nothing where they need no repair and are no JSON.
+    `sink.WrittenArguments`); empty where they need no repair and are not JSON.
     """
 
     complete: bool = True
@@ -70,7 +70,7 @@ class CallEnd(msgspec.Struct, frozen=True, gc=False):
 
 
 class Malformed(msgspec.Struct, frozen=True, gc=False):
-    """Markup that promised a call and held none. The text itself follows or has left as `Text`: nothing is lost."""
+    """Markup that promised a call and held none. The text itself is emitted as `Text`, before or after."""
 
     raw: str
     reason: str
@@ -78,7 +78,7 @@ class Malformed(msgspec.Struct, frozen=True, gc=False):
 
 
 class UnknownCall(msgspec.Struct, frozen=True, gc=False):
-    """A call of a tool that is not offered is over. It went out as `Text`, or was left out. Where that is asked for."""
+    """A call of a tool that is not offered is over. It was emitted as `Text` or dropped. Reported on request."""
 
     name: str
     malformed: bool = False

@@ -1,5 +1,5 @@
-"""Patterns that several readers share, a type for those that match everywhere, if only the empty text (who uses one of
-these need not ask whether it matched), and many literals as one pattern.
+"""Patterns that several readers share, a type for patterns that match everywhere, at least the empty text (so that no
+caller checks for a match), and many literals as one pattern.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ PYTHON_NAME = r"(?:\d{1,8}(?=[A-Za-z_]))?[A-Za-z_][\w.\-/:]{0,255}"
 """A tool's name before a parenthesis. It may begin with a digit, as no identifier of Python's does."""
 
 TOOL_NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
-"""A tool's name that stands among markup, without quotes."""
+"""A tool's name within markup, without quotes."""
 
 
 @dataclass(slots=True)
 class Trie:
-    """Words by their characters: what begins alike is looked at once, however many there are.
+    """Words by their characters: a prefix that several words share is matched once.
 
     `ends`: a word ends here; `ways`: what the others go on with.
     """
@@ -61,7 +61,7 @@ class Trie:
         return root
 
     def longest(self) -> str:
-        """A pattern for the longest of the words that stands there."""
+        """A pattern for the longest word at a place."""
         ways = [re.escape(char) + way.longest() for char, way in self._sorted()]
         if len(ways) == 1 and not self.ends:
             return ways[0]

@@ -21,14 +21,14 @@ class Gathered:
         self._small: list[str] = []
 
     def write(self, text: str) -> None:
-        """Add `text` behind what there is."""
+        """Append `text`."""
         self._small.append(text)
         if len(self._small) == _MANY:
             self._joined.append("".join(self._small))
             self._small.clear()
 
     def take(self) -> str:
-        """All of it, which is not kept any longer."""
+        """Return all of the text and clear it."""
         text = "".join([*self._joined, *self._small])
         self._joined.clear()
         self._small.clear()
@@ -66,7 +66,7 @@ class StopFinder:
         self.found: str | None = None
 
     def feed(self, text: str) -> str:
-        """What of the text so far is safe to show. Nothing more comes once `found` is set."""
+        """Return the text that is safe to emit. Returns nothing once `found` is set."""
         if self.found is not None:
             return ""
         root, state, begin = self._root, self._state, self._begin
@@ -100,7 +100,7 @@ class StopFinder:
         return whole[:-length]
 
     def flush(self) -> str:
-        """What was held back: the text goes on with something else."""
+        """Return the text held back: something other than text follows."""
         text, self._carry = self._carry, ""
         self._state = self._root
         return text

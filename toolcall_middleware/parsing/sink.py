@@ -1,4 +1,4 @@
-"""Where the readers of call syntax put what they find, and what becomes of the raw text meanwhile."""
+"""Collects the events that the readers of call syntax report, and keeps, emits or drops the raw text they consume."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .pieces import Gathered
 
 
 class ArgumentsReader(Protocol):
-    """Copies a call's arguments out of the text without the reader of the calls: `JsonReader` and its likes.
+    """Copies a call's arguments out of the text without the reader of the calls, as `JsonReader` does.
 
     `run` takes the next piece and returns what is emitted, and the text that is not part of the arguments or not
     decided on. None: all was read, and the arguments go on.
@@ -41,20 +41,20 @@ class ReaderOptions:
     any_arguments: frozenset[str] | None = frozenset()
     """Tools whose calls may have any JSON as arguments; None: all. Others are text where theirs is no object."""
     tell_unknown: bool = False
-    """Whether the parser reports calls of tools not offered (`UnknownCall`): these leave as text, or not at all."""
+    """Whether the parser reports calls of tools not offered (`UnknownCall`): these are emitted as text, or dropped."""
 
 
 DEFAULTS = ReaderOptions()
 
 
 class Mode(enum.Enum):
-    """What becomes of the raw text that a body consumes."""
+    """What happens to the raw text that a body consumes."""
 
     HOLD = 0  # kept until it is known whether it was markup
-    CALL = 1  # the markup of a call that is going out
-    TEXT = 2  # a call that is refused: goes out as text
-    DROP = 3  # a call that is refused and left out
-    REFUSED = 4  # a call that is refused, and reported when it is whole
+    CALL = 1  # the markup of a call that is emitted
+    TEXT = 2  # a refused call: emitted as text
+    DROP = 3  # a refused call: dropped
+    REFUSED = 4  # a refused call: reported as malformed when it is complete
 
 
 # A member by its name costs a call of Python code (up to 3.11), and these are asked of each chunk.
@@ -76,22 +76,22 @@ class WrittenArguments:
         self._behind_name: list[str] = []
 
     def forget(self) -> None:
-        """What was read has become no call: it is nobody's arguments."""
+        """Drop the text gathered so far: it was not part of a call."""
         self.value.clear()
 
     def begin(self) -> None:
-        """A call has begun. JSON may stand before its name, and stays."""
+        """A call has begun. Arguments read before its name are kept."""
         self._behind_name.clear()
 
     def passes(self, raw: str) -> None:
-        """Text of the call behind its name."""
+        """Add text of the call that follows its name."""
         self._behind_name.append(raw)
 
     def take(self, closing: tuple[str, ...] | None) -> str:
-        """The call is over.
+        """Return the text and clear it: the call is over.
 
-        closing: the markers of which one may stand at its end; None where what stands behind its name is not known to
-        be its arguments, or needs no repair.
+        closing: markers, one of which may end the call; None where the text after its name is not known to be its
+        arguments, or needs no repair.
         """
         text = "".join(self.value)
         if not text and closing is not None:
@@ -158,26 +158,26 @@ class Sink:
         self.opening = 0  # characters of `held` that opened the body
         self.calls = 0  # calls started in this answer
         self.committed = False  # whether the body at hand has decided that there is a call
-        self.says_more = False  # behind this markup the text of a message begins, which is read as any other
+        self.says_more = False  # after this markup the text of a message begins, which is parsed as any other text
         self.in_messages = False  # the answer consists of messages with headers (harmony)
         self.flow: ArgumentsReader | None = None  # reads the next text: see `flows`
         self.emit_text = emit_text
-        self.call_began: Callable[[], str] = str  # takes the white space before a call that goes out
+        self.call_began: Callable[[], str] = str  # takes the white space before a call that is emitted
         self.schema = schema  # a tool's `parameters` by its name
         self.written: str | None = None  # the name of the call at hand as the model wrote it, if it was another
         self.in_reasoning = False
         self.learned: tuple[str, ...] = ()  # spellings of the model's own that a family has met in this answer
-        self.stopped_at: str | None = None  # the marker of somebody else's turn, behind a call
+        self.stopped_at: str | None = None  # the marker of another role's turn, after a call
         self.coerced = False  # a value of the open call was given the type that the schema asks for
         self._offered = offered
         self._meant = meant  # the offered name for one that is another spelling of it
         self._unknown = options.unknown_tool
         self._unknown_name = ""  # the name of the call at hand, which is not offered
-        self._refused = False  # the last call of this body went out as text
+        self._refused = False  # the last call of this body was emitted as text
         self.keep_raw = options.keep_raw
         self._kept = Gathered()
-        # Where raw text is kept, a call's end waits until it is known what else belongs to the call: its closing
-        # marker stands behind its arguments.
+        # Where raw text is kept, a call's end is held back until its closing marker, which follows the arguments, has
+        # been read.
         self._ended: CallEnd | str | None = None  # without its raw text; or the name that is not offered
         self._ended_at = 0  # where it belongs in `events`
 
@@ -240,9 +240,9 @@ class Sink:
             self.events.append(CallArgs(text))
 
     def flows(self, reader: ArgumentsReader) -> None:
-        """All text was read, and what comes next is more of the open call's arguments.
+        """All text was read, and the next text continues the open call's arguments.
 
-        Until `reader` is done or does not go on, it may be given text directly, and what it puts out are arguments.
+        Until `reader` is done or does not go on, it may be given text directly, and its output is arguments.
         """
         if self.mode is _CALL and not self.keep_raw and self.arguments is None:
             self.flow = reader
@@ -278,7 +278,7 @@ class Sink:
             self.held = []
 
     def accept(self) -> None:
-        """What was consumed and will be is markup, whether or not a call comes; text leaves by `emit_text`."""
+        """All text consumed, before and after this, is markup, with or without a call; `emit_text` emits text."""
         self.committed = True
         self.held = []
         self.opening = 0
@@ -289,7 +289,7 @@ class Sink:
         self.mode = _HOLD
 
     def says(self, text: str) -> None:
-        """Text that the calls' own syntax holds, behind calls that have left. It leaves unless all of that does."""
+        """Emit text that the syntax of the calls holds after them, unless the last call was refused."""
         if self.committed and not self._refused:
             self.emit_text(text)
 
@@ -303,7 +303,7 @@ class Sink:
         self.events.append(Reasoning("", markup=True, channel=True))
 
     def consumed(self, raw: str) -> None:
-        """Raw text that the body has consumed without deciding anything."""
+        """Take raw text that the body has consumed without a decision."""
         if self.mode is _CALL or self.mode is _REFUSED:
             if self.keep_raw:
                 self._kept.write(raw)
@@ -317,10 +317,10 @@ class Sink:
     # -- the raw text of a call, where it is kept ------------------------------------------------------------------
 
     def ends_with(self, text: str) -> None:
-        """More markup of the call whose end waits."""
+        """Add markup to the call whose end is held back."""
         if self._ended is not None:
             if self.mode is _REFUSED:
-                self._ended_at = len(self.events)  # the call has broken off: its end belongs behind this text
+                self._ended_at = len(self.events)  # the call has broken off: its end follows this text
             self._kept.write(text)
 
     def resume(self) -> None:
@@ -328,7 +328,7 @@ class Sink:
         self._ended_at = 0
 
     def report_end(self, *, others: bool = False) -> None:
-        """Report the end that waits, if one does; `others`: only if something was reported since."""
+        """Report the end that is held back, if any; `others`: only if another event was reported since."""
         ended = self._ended
         if ended is None or (others and (len(self.events) == self._ended_at or self.mode is _REFUSED)):
             return

@@ -1,4 +1,4 @@
-"""What a scanner looks for, as data: opening markers, reasoning tags, the beginnings of somebody else's turn."""
+"""What a scanner looks for, as data: opening markers, reasoning tags, the beginnings of another role's turn."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from ..cursor import Make
 from ..patterns import Anywhere, Trie, anywhere, chars_of
 
-_LOOK_AHEAD = 3  # characters behind a marker's first one
+_LOOK_AHEAD = 3  # characters after a marker's first one
 _ASCII = "".join(map(chr, range(0x80)))
 
 
 class Where(enum.Enum):
-    """Where an opening can stand (never inside a code fence or code span that stands after other text)."""
+    """Where an opening counts (never inside a code fence or code span that follows other text)."""
 
     ANYWHERE = 0
     START = 1  # before any other text of the answer, or first in a fence that opens it
@@ -41,11 +41,11 @@ class Opener:
     consume: bool = True
     """False where the opening is itself part of the call (`{`)."""
     fences: frozenset[str] = frozenset()
-    """Info strings of code fences in which this syntax may stand anywhere in a text."""
+    """Info strings of the code fences in which this syntax counts anywhere in a text."""
     not_behind: tuple[str, ...] = ()
-    """What it cannot stand directly behind (white space aside), because there it is part of other data."""
+    """Text that it cannot directly follow (white space aside), because there it is part of other data."""
     special: bool = False
-    """The marker is a token of its own, which no thought holds: a thought that is never closed ends there."""
+    """The marker is a single token, which no thought contains: a thought that is never closed ends there."""
     named: bool = False
     """The group `tool` of `pattern`, and of `partial` as far as it is there, must be the name of an offered tool."""
     as_last: tuple[Opener, ...] = ()
@@ -62,13 +62,13 @@ class Grammar:
     reasoning: tuple[tuple[str, str], ...] = ()
     """Opening and closing tags."""
     stops: tuple[str, ...] = ()
-    """Beginnings of somebody else's turn, which count only behind a call."""
+    """Beginnings of another role's turn, which count only after a call."""
     noise: tuple[str, ...] = ()
     """Markers that are never content."""
     ends: tuple[str, ...] = ()
-    """Tokens that are no content at the end of the answer."""
+    """Tokens that are not content at the end of the answer."""
     closers: tuple[str, ...] = ()
-    """Markers that are no content directly behind a call."""
+    """Markers that are not content directly after a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Seldom:
     partial: dict[str, tuple[tuple[re.Pattern[str], bool], ...]]
 
     def marker_at(self, s: str, at: int) -> re.Match[str] | None:
-        """The opener that stands at `s[at]`; its `lastgroup` tells which one."""
+        """The match of the opener at `s[at]`; its `lastgroup` is the opener's group."""
         whole = self.whole.get(s[at : at + 1])
         return None if whole is None else whole.match(s, at)
 
@@ -99,7 +99,7 @@ class Compiled:
     """A grammar's regular expressions."""
 
     first: re.Pattern[str]
-    """Finds places worth a look, behind other text; the others are matched there."""
+    """Finds places after other text where a marker may be; the other patterns are matched there."""
     first_at_start: re.Pattern[str]
     """The same at an answer's start, where more may open a call."""
     whole: dict[str, re.Pattern[str]]
@@ -122,7 +122,7 @@ class Compiled:
     """Tokens that end a turn, and white space, in any number."""
 
     def marker_at(self, s: str, at: int) -> re.Match[str] | None:
-        """The marker that stands at `s[at]`; `group` tells which one."""
+        """The match of the marker at `s[at]`; `group` returns its group."""
         whole = self.whole.get(s[at : at + 1])
         return None if whole is None else whole.match(s, at)
 
@@ -132,7 +132,7 @@ class Compiled:
         return partial is not None and partial.match(s, at) is not None
 
     def may_stand_first(self, s: str, at: int) -> bool:
-        """Whether `s[at]` is worth a look as the first character of its line, whatever tag precedes it in `s`."""
+        """Whether a marker may begin at `s[at]` as the first character of its line, whatever precedes it in `s`."""
         return self.first.match(s[at : at + _LOOK_AHEAD + 2]) is not None
 
     def named(self, marker: re.Match[str]) -> str | None:
@@ -141,7 +141,7 @@ class Compiled:
         return marker[f"tool_{group}"] if self.openers[group].named else None
 
     def group(self, marker: re.Match[str]) -> str:
-        """What a marker is: the first letter says the kind, the rest its number among those."""
+        """A marker's group: its first letter is the kind, the rest the number within that kind."""
         return marker.lastgroup or self.groups[marker.group()]
 
 
@@ -245,7 +245,7 @@ def _opens_only(opener: Opener | None) -> bool:
 
 
 def _by_first(patterned: list[tuple[set[str], str]], literal: dict[str, str], end: str) -> dict[str, re.Pattern[str]]:
-    """What can stand where a character does, and `end` behind it: patterns before literals, the longest of those."""
+    """By first character, a pattern of all that begins so, then `end`: patterns first, then the longest literal."""
     ways: dict[str, list[str]] = {}
     for chars, pattern in patterned:
         for char in chars:
@@ -274,9 +274,9 @@ def _first(char: str, trie: Trie, patterned: dict[str, list[Opener]], on_line: l
 
 
 def _next_of(opener: Opener, char: str) -> str:
-    """A pattern for what may stand behind the first character of an opener that is no literal.
+    """A pattern for what may follow the first character of an opener that has a pattern.
 
-    `partial` tells, for all beginnings match it. Beyond ASCII nothing is ruled out.
+    It is derived from `partial`, which matches all beginnings. Beyond ASCII nothing is ruled out.
     """
     if re.match(opener.pattern, char):
         return ""

@@ -24,7 +24,7 @@ _MAX_SPAN = 4096
 
 
 class Code:
-    """Reads runs of backticks and tildes, and what stands between them."""
+    """Reads runs of backticks and tildes, and the text between them."""
 
     __slots__ = ("_compiled", "_live_at", "_markup", "_names", "_out", "_sink")
 
@@ -36,10 +36,10 @@ class Code:
         self._out = out
         self._markup = markup
         self._sink = sink
-        self._live_at = -1  # up to here in the text at hand, markers stand in the span that is open
+        self._live_at = -1  # markers before this index of the current text are in the open span
 
     def begin(self) -> None:
-        """Another text is at hand."""
+        """Start on another text."""
         self._out.span_from = 0
         self._live_at = -1
 
@@ -51,7 +51,7 @@ class Code:
         end = _RUNS[c].match(s, pos, pos + _MAX_FENCE_LINE).end()
         count = end - pos
         if count == _MAX_FENCE_LINE:
-            return end  # so many of them are no markup
+            return end  # too long for markup
         blank = out.is_blank(s, begin, pos)
         if end == n and not last and (c == "`" or blank or out.is_lead(s, begin, pos)):
             return -out.hold(s, begin, pos) - 1
@@ -61,7 +61,7 @@ class Code:
             if blank or out.is_lead(s, begin, pos):
                 return self._fence_line(s, begin, pos, end, last=last)
             if c == "`":
-                # Models open a block at the end of a sentence too: `Here it is: ```json`. A language tells.
+                # Models also open a block after a sentence: `Here it is: ```json`. The language shows it.
                 if not last and _INFO_PART.match(s, end):
                     return -out.hold(s, begin, pos) - 1
                 if _INFO_LINE.match(s, end):
@@ -75,7 +75,7 @@ class Code:
         return end
 
     def _fence_line(self, s: str, begin: int, pos: int, end: int, *, last: bool) -> int:
-        """A fence opens at `pos`: go into it, or into a call that it holds."""
+        """Read the fence that opens at `pos`: enter it, or the call that it holds."""
         out = self._out
         n = len(s)
         fence = (s[pos], end - pos)
@@ -129,7 +129,7 @@ class Code:
         return name is None or name in self._names
 
     def _openers_at(self, s: str, k: int) -> Iterator[tuple[re.Match[str], str]]:
-        """What opens at `s[k]` in a fence, and its group: first what counts only there."""
+        """The openers at `s[k]` in a fence, with their groups: first those that count only in fences."""
         m = self._compiled.fenced.marker_at(s, k)
         if m is not None and self.offers(m):
             yield m, m.lastgroup or ""
@@ -170,16 +170,16 @@ class Code:
             i = end
 
     def _at_turns_end(self, s: str, at: int, *, last: bool) -> int | None:
-        """`at`, where a token that ends the turn stands there: on a closing fence's line it is no code. Else -1.
+        """`at`, where it holds a token that ends the turn: on a closing fence's line that is not code. Else -1.
 
-        None: there is no telling yet.
+        None where more text is needed.
         """
         if self._compiled.ends.match(s, at).end() > at:
             return at
         return None if not last and self._compiled.may_begin_at(s, at) else -1
 
     def after_fenced_call(self, s: str, i: int, *, last: bool) -> int:
-        """Behind a call that stood in a fence: the closing fence is markup, another call may come first."""
+        """Read on after a call in a fence: the closing fence is markup, and another call may precede it."""
         out = self._out
         assert out.fence_tail is not None  # noqa: S101 - checked by the caller
         n = len(s)
@@ -210,27 +210,27 @@ class Code:
         if m is not None and opener is not None:
             fence, out.fence_tail = out.fence_tail, None
             return self._markup.open(opener, m.group(), "", i, m.end(), fence)
-        # Other text: we are still in the fence.
+        # Other text: it is still in the fence.
         out.stay_in(out.fence_tail)
         out.fence_tail = None
         return i
 
     def _closes_call_fence(self, s: str, i: int, end: int, *, last: bool) -> int | None:
-        """Whether the run `s[i:end]` closes the fence of the call before it: the index behind what does, else -1.
+        """The index after the run `s[i:end]`, or the part of it, that closes the fence of the call before; else -1.
 
-        None: there is no telling yet.
+        None where more text is needed.
         """
         out = self._out
         assert out.fence_tail is not None  # noqa: S101 - checked by the caller
         count = out.fence_tail[1]
         if end - i >= _MAX_FENCE_LINE:
-            return -1  # so many of them are no markup
+            return -1  # too long for markup
         if end == len(s) and not last:
             return None
         if end - i < count:
             return end if end == len(s) else -1  # half a closing fence, where the text ends, is markup too
-        # A language right behind the run and nothing else on its line: another fence opens. The run is two fences in
-        # one, or the fence before was left open.
+        # A language directly after the run and nothing else on its line: another fence opens. The run is two fences
+        # in one, or the fence before was left open.
         if not last and _INFO_PART.match(s, end):
             return None
         if _INFO_LINE.match(s, end) or (last and _INFO_PART.match(s, end)):
@@ -238,7 +238,7 @@ class Code:
         return end
 
     def is_live(self, s: str, pos: int, *, last: bool) -> bool | None:
-        """Whether a marker behind an open backtick run counts: None while the line does not tell."""
+        """Whether a marker after an open backtick run counts; None while the line is undecided."""
         out = self._out
         if pos < self._live_at:
             return False  # the same span as around the marker before
@@ -261,9 +261,9 @@ class Code:
 
 
 def _fence_end(s: str, pos: int, end: int, count: int, *, last: bool) -> int | None:
-    """The index behind the run `s[pos:end]` and its white space, where it is long enough to close a fence of `count`.
+    """The index after the run `s[pos:end]` and its white space, where it is long enough to close a fence of `count`.
 
-    -1 where it is not, None where there is no telling yet. What else stands on the line, the caller sees.
+    -1 where it is not, None where more text is needed. The caller checks the rest of the line.
     """
     n = len(s)
     if end < n and end - pos < count:

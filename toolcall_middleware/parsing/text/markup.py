@@ -1,7 +1,6 @@
-"""Markup in a text: what an opening marker opens is read here, and what comes of it leaves as calls or as text.
+"""Markup in a text: reads on from an opening marker, and emits calls or text.
 
-What may be markup is held in the sink until its reader says what it was; then it is dropped, or leaves as the text that
-it is.
+Possible markup is held in the sink until its reader decides what it is; then it is dropped, or emitted as text.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from .grammar import Opener
 from .output import Fence, Output
 
 _SHORT = 256  # characters of what may be half a marker at the end
-# Closing markers, of which the last is not complete: all that may stand behind a call where the text ends. A reader
-# knows its own; models also write those of others.
+# Closing markers, the last of them incomplete: all that may follow a call where the text ends. A reader knows its own
+# markers; models also write those of other formats.
 _HALF_CLOSE = re.compile(
     r"[ \t\r\n\])}]*(?:</[^\s<>]{1,48}>[ \t\r\n]*|<[|｜][^\s<>]{1,48}>[ \t\r\n]*)*"
     r"(?:<[^\s<>=(){}\[\]\"']{0,48})?\Z"
@@ -25,18 +24,18 @@ _HALF_TOKEN = re.compile(r"[ \t\r\n]*<(?:[/|｜][^\s<>=(){}\[\]\"']{0,48})?\Z")
 
 
 class Closed(NamedTuple):
-    """What is left when a reader is through."""
+    """What remains when a reader is done."""
 
     again: str
-    """Text that it has taken and that must be read again."""
+    """Text that the reader has taken and that must be read again."""
     committed: bool
-    """Whether there was a call, or markup for sure."""
+    """Whether there was a call, or certain markup."""
     fence: Fence | None
     """The code fence around it."""
     line_blank: bool
-    """Whether the text behind it begins a line."""
+    """Whether the text after it begins a line."""
     header: bool = False
-    """Whether it is the header of the text behind it."""
+    """Whether it is the header of the text after it."""
 
 
 class Markup:
@@ -49,7 +48,7 @@ class Markup:
         self._out = out
         self.body: CursorReader | None = None
         self.fence: Fence | None = None
-        """The code fence that the markup stands in."""
+        """The code fence around the markup."""
         self.moved = False
         """Whether the reader has taken anything."""
         self._marked = False  # what opened it looks like a token of its own
@@ -91,7 +90,7 @@ class Markup:
         return pos
 
     def read(self, s: str, i: int, *, last: bool) -> int:
-        """Let the reader go on from `s[i]`; the index behind what it took. It is through where `over` says so."""
+        """Let the reader go on from `s[i]`, and return the index after what it took. It is done when `over` is true."""
         body = self.body
         assert body is not None  # noqa: S101 - checked by the caller
         j = body.step(s, i, last=last, cut=self.cut)
@@ -100,12 +99,12 @@ class Markup:
 
     @property
     def over(self) -> bool:
-        """Whether the reader is through."""
+        """Whether the reader is done."""
         body = self.body
         return body is not None and (body.done or body.failed)
 
     def end(self, s: str, i: int, *, last: bool) -> tuple[int, Closed]:
-        """The reader is through at `s[i]`: the index to go on from, and what is left."""
+        """Close the reader, which is done at `s[i]`. Returns the index to go on from, and what remains."""
         body, sink = self.body, self._sink
         assert body is not None  # noqa: S101 - checked by the caller
         n = len(s)
@@ -115,23 +114,23 @@ class Markup:
         if failed and self.cut and self._drop_lone_marker(s[i:]):
             i = n
         elif not self.moved:
-            # It has refused its own opening: that goes out, or it would be opened here again.
+            # It has refused its own opening: that is emitted, or it would be opened here again.
             sink.consumed(s[i : i + 1])
             i += 1
         return i, self._close(failed=failed)
 
     def finish(self) -> Closed:
-        """The text is over, and the reader has not come to an end: what is left."""
+        """End the reader at the end of the text. Returns what remains."""
         body, sink = self.body, self._sink
         assert body is not None  # noqa: S101 - checked by the caller
         body.finish(cut=self.cut)
         self._drop_lone_marker("")
         self.without_half_close("")
-        # Behind a call, what could become another one is markup.
+        # After a call, the beginning of another one is markup.
         return self._close(failed=body.failed or not sink.committed)
 
     def without_half_close(self, text: str) -> str:
-        """What is left to read: nothing, where it is the beginning of the marker that closes a complete call."""
+        """Return `text`, or nothing where it is the beginning of the marker that closes a complete call."""
         sink = self._sink
         left = "".join(sink.held) + text
         if len(left) > _SHORT:
@@ -139,7 +138,7 @@ class Markup:
         if self.body is not None:
             half = sink.committed and sink.mode is Mode.HOLD and _HALF_CLOSE.match(left)
         else:
-            # Only what closes: the beginning of somebody else's turn is told apart when it is complete.
+            # Only closing markers: the beginning of another role's turn is recognised when it is complete.
             half = self._out.in_gap and sink.calls > 0 and not sink.keep_raw and _HALF_TOKEN.match(left)
         if not half:
             return text
@@ -148,7 +147,7 @@ class Markup:
         return ""
 
     def _drop_lone_marker(self, rest: str) -> bool:
-        """Where the text was cut off right behind a marker, or a comma between calls, that is no content."""
+        """Drop a marker, or a comma between calls, directly after which the text was cut off."""
         sink = self._sink
         if not self.cut or not self._marked or not sink.held:
             return False
@@ -173,11 +172,11 @@ class Markup:
         if committed:
             out.in_gap = True
             if sink.says_more:
-                # No call opens directly behind a header that only its JSON tells: the text is meant for the user.
+                # No call without a marker opens directly after a header: the text is meant for the user.
                 sink.says_more = out.at_start = False
                 out.recent.append(">")
                 return Closed("", committed, fence, line_blank=True, header=True)
-            # What stood behind the last call is markup, unless it failed to be: then it is read as text.
+            # The text after the last call is markup, unless the reader failed: then it is read as text.
             return Closed(held if failed else "", committed, fence, line_blank=False)
         if not failed:
             if held:
@@ -188,7 +187,7 @@ class Markup:
         rest = held[opening:]
         self.budget -= len(rest)
         if self.budget < 0:
-            # Markers by the million, each held up to the next: read none of it twice.
+            # Millions of markers, each held up to the next: none of it is read twice.
             if rest:
                 out.emit(rest)
             rest = ""

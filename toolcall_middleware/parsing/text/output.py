@@ -1,6 +1,6 @@
-"""The text of an answer as it is emitted, what of it is held back, and where in its Markdown it is.
+"""Emits the text of an answer, holds part of it back, and tracks its place in the Markdown.
 
-Prose is emitted at once. White space at the start and after calls waits: it belongs to the markup unless text follows.
+Prose is emitted at once. White space at the start and after calls is held back: it is markup unless text follows.
 Lines, code spans and fences are those of CommonMark 4.5 and 6.1, as far as it matters here.
 """
 
@@ -28,38 +28,38 @@ class Output:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        """Those of the piece of text that is being read."""
+        """The events of the current piece of text."""
         self.carry = ""
-        """Text that cannot be told yet: it is read again with the next piece behind it."""
+        """Text not decided on yet: it is read again, followed by the next piece."""
         self.reasoning: str | None = None
-        """The tag that ends the reasoning at hand."""
+        """The tag that ends the open reasoning; None outside of reasoning."""
         self.at_start = True
-        """Whether nothing of the answer has left: then a call may begin without a marker."""
+        """Whether nothing of the answer was emitted: then a call may begin without a marker."""
         self.in_gap = True
-        """Whether the white space that comes next may stand beside a call."""
+        """Whether white space that follows may be next to a call."""
         self.gap: list[str] = []
-        """White space that waits."""
+        """White space that is held back."""
         self._gap_size = 0
         self.recent: deque[str] = deque(maxlen=TAIL)
-        """The last of the text that has left."""
+        """The end of the emitted text."""
         self.line_blank = True
-        """Whether what has left of the line is white space, or a quote's mark."""
-        self._line_empty = True  # nothing has left of the line
-        self._line_lead = False  # a list's marker has left of it, and white space
+        """Whether the emitted part of the line is only white space and quote marks (`>`)."""
+        self._line_empty = True  # nothing of the line was emitted
+        self._line_lead = False  # the emitted part of it is a list marker and white space
         self.fence: Fence | None = None
-        """The code fence that the text stands in."""
+        """The code fence around the text."""
         self.fence_tail: Fence | None = None
         """A fence that held a call and is not closed yet."""
         self.span = 0
-        """Length of the run of backticks that opened a code span, perhaps."""
+        """Length of the run of backticks that may have opened a code span; 0 without one."""
         self.span_from = 0
-        """Up to here in the text at hand no line has ended behind that run."""
+        """The index in the current text up to which no line has ended after that run."""
 
     def emit(self, text: str) -> None:
-        """Text, or reasoning where it stands in it, leaves."""
+        """Emit text, as reasoning where reasoning is open."""
         self.recent.append(text[-TAIL:])
         if self.reasoning is not None:
-            if self.gap:  # white space behind a call in a fence
+            if self.gap:  # white space after a call in a fence
                 text = self.take_gap() + text
             self.in_gap = self.in_gap and text.isspace()
             self.events.append(Reasoning(text))
@@ -76,12 +76,12 @@ class Output:
         self.events.append(Text(text))
 
     def emit_reasoning(self, text: str) -> None:
-        """Reasoning leaves, whatever waits."""
+        """Emit reasoning, whatever is held back."""
         if text:
             self.events.append(Reasoning(text))
 
     def hold_gap(self, text: str) -> None:
-        """White space beside calls waits, unless it is more than anybody puts there."""
+        """Hold back white space next to calls, up to `_MAX_GAP` characters."""
         self.gap.append(text)
         self._gap_size += len(text)
         if self._gap_size > _MAX_GAP:
@@ -89,14 +89,14 @@ class Output:
             self.gap = []
 
     def take_gap(self) -> str:
-        """The white space that waits; it waits no longer."""
+        """Return the white space held back, and clear it."""
         text = "".join(self.gap)
         if text:
             self.gap = []
         return text
 
     def close_gap(self) -> None:
-        """What waited is settled: the next gap may be as long again."""
+        """The gap is decided: count the next one from zero."""
         self._gap_size = 0
 
     def call_began(self) -> str:
@@ -109,7 +109,7 @@ class Output:
         return gap
 
     def open_reasoning(self, opening: str, close: str) -> None:
-        """The tag `opening` leaves. What follows is reasoning, up to `close`."""
+        """Emit the tag `opening`. The text after it is reasoning, up to `close`."""
         self.reasoning = close
         self.at_start = False  # what only opens an answer does not open in reasoning
         if self.gap:
@@ -117,14 +117,14 @@ class Output:
         self.events.append(Reasoning(opening, markup=True))
 
     def end_reasoning(self, close: str) -> None:
-        """The tag `close` leaves. Behind it the answer begins anew."""
+        """Emit the tag `close`. The answer starts again after it."""
         self.reasoning = None
-        self.gap = []  # white space behind a call in the reasoning
+        self.gap = []  # white space after a call in the reasoning
         self.events.append(Reasoning(close, markup=True))
         self.restart()
 
     def restart(self) -> None:
-        """What follows is the start of the answer."""
+        """Treat the text that follows as the start of the answer."""
         self.in_gap = True
         self.at_start = True
         self.recent.clear()
@@ -134,7 +134,7 @@ class Output:
     # -- where the text is ---------------------------------------------------------------------------------------
 
     def emit_prose(self, s: str, begin: int, end: int) -> None:
-        """Prose `s[begin:end]` is emitted."""
+        """Emit the prose `s[begin:end]`."""
         if end > begin:
             self._note_line(s, begin, end)
             if self.span and s.find("\n", max(begin, self.span_from), end) >= 0:
@@ -142,7 +142,7 @@ class Output:
             self.emit(s if begin == 0 and end == len(s) else s[begin:end])
 
     def hold(self, s: str, begin: int, pos: int) -> int:
-        """Prose `s[begin:pos]` is emitted; what follows is read again with more text. Returns the end of `s`."""
+        """Emit the prose `s[begin:pos]`; the rest is read again with more text. Returns the end of `s`."""
         self.emit_prose(s, begin, pos)
         self.carry = s[pos:]
         return len(s)
@@ -153,14 +153,14 @@ class Output:
         self.recent.append(text[-TAIL:])
 
     def begin_line(self, *, blank: bool, header: bool = False) -> None:
-        """What follows begins a line (`blank`), or stands behind something in it. header: that of a message."""
+        """Note whether the next text begins a line (`blank`). header: it follows a message's header."""
         self.line_blank = blank
         self._line_empty = blank and not header
         self._line_lead = False
 
     def stay_in(self, fence: Fence | None) -> None:
-        """What stands in `fence` is no call, or not only."""
-        # One in a thought that is never closed must not hide the thought's end.
+        """Stay in `fence`: it holds text that is not a call."""
+        # In a thought, a fence that is never closed must not hide the thought's end.
         self.fence = fence if self.reasoning is None else None
 
     def is_blank(self, s: str, begin: int, pos: int) -> bool:
@@ -182,14 +182,14 @@ class Output:
         return s[k] == "\n" if k >= begin else self.line_blank or self._line_lead
 
     def span_is_void(self, s: str, begin: int, pos: int) -> bool:
-        """A code span that has not been closed on its line is none."""
+        """Whether the open run is not a code span: its line has ended before `pos`."""
         if s.find("\n", max(begin, self.span_from), pos) >= 0:
             return True
         self.span_from = pos  # looked through once
         return False
 
     def _note_line(self, s: str, begin: int, end: int) -> None:
-        """Remember how the line has begun behind `s[begin:end]`."""
+        """Note how the line that follows `s[begin:end]` has begun."""
         blank = self.is_blank(s, begin, end)
         self._line_lead = not blank and self.is_lead(s, begin, end)
         if end > begin:

@@ -1,10 +1,10 @@
 """Reasoning in a text, and answers that begin in a thought which the prompt has opened.
 
-`ReasoningSpan` passes reasoning over: nothing in it counts but its end.
+`ReasoningSpan` emits reasoning unparsed: only its end counts.
 
 Some models begin their calls without having ended the thought (Kimi K2, DeepSeek). A marker that is a token of its own
-makes what follows it wait: if the thought is ended after all, it was part of it; where the text ends first, the thought
-had ended there.
+holds back the text from there on: if a closing tag follows, that text was part of the thought; if the text ends first,
+the thought had ended at the marker.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class ReasoningSpan:
         self._special = compiled.special
         self._out = out
         self.late: list[str] | None = None
-        """What may be calls, behind a thought that was not ended."""
+        """Text that may be calls, after a thought without a closing tag; None where there is none."""
         self._late_size = 0
 
     def read(self, s: str, i: int, *, last: bool) -> int:
-        """Reasoning from `s[i]`, up to its end or what may be; the index behind it."""
+        """Read reasoning from `s[i]`, up to its end or a possible one. Returns the index after it."""
         out = self._out
         close = out.reasoning
         assert close is not None  # noqa: S101 - checked by the caller
@@ -87,12 +87,12 @@ class ReasoningSpan:
         return n
 
     def take_late(self) -> str | None:
-        """What waits, where the text ends: the thought was never ended, and this is none of it."""
+        """Return the held text where the text ends: the thought was never closed, and this is not part of it."""
         late, self.late = self.late, None
         return None if late is None else "".join(late)
 
     def _wait(self, s: str, i: int, close: str) -> int:
-        """Behind such a marker."""
+        """Hold back text after a marker that is a single token, until the closing tag."""
         late, out = self.late, self._out
         assert late is not None  # noqa: S101 - checked by the caller
         before = "".join(late[-len(close) :])[1 - len(close) :]
@@ -124,7 +124,7 @@ class OpenedAnswer:
 
     make: makes a parser of the answer without the thought. tags: those of the thought. sure: the prompt is known to
     open it, by the setting or because it is at hand; otherwise the answer decides. parsed: calls in thoughts are calls
-    (`reasoning=parse`). repeats: reasoning is no part of the content.
+    (`reasoning=parse`). repeats: reasoning is not part of the content.
 
     The closing tag ends the thought, also in code. Until then one parser reads the text as if there was no thought:
     its text is emitted as reasoning, and from its first call on everything is held back. A closing tag turns what is
@@ -153,25 +153,25 @@ class OpenedAnswer:
         self._sure = sure
         self._parsed = parsed
         self._repeats = repeats
-        self._over = False  # it is decided whether there was a thought, and that is over
+        self._over = False  # it is decided whether there was a thought, and the thought is over
         self._begun = False
-        self._carry = ""  # what may become the closing tag
+        self._carry = ""  # a possible beginning of the closing tag
         self._ahead: list[str] = []  # text of which nothing was emitted
         self._held: list[Event] = []  # events of which nothing was emitted
         self._apart = False  # a call, or text that differs from what the model wrote: the rest is held back
         self._said: list[str] = []  # text that was emitted as reasoning
         self._size = 0  # characters that are kept
         self._in_call = False
-        self._inside: list[str] | None = None  # the text behind a closing tag that is inside a call
+        self._inside: list[str] | None = None  # the text after a closing tag that is inside a call
         self.is_whole = False
-        """All of the answer comes at once: nothing is emitted before it is decided what it is."""
+        """The whole answer is fed at once: nothing is emitted before it is decided whether it holds a thought."""
         self.opened: bool | None = None
         """Whether the answer shows that the prompt opens the thought; None where it shows nothing."""
         self.unclosed = False
-        """The answer had no closing tag, and its calls and text have been emitted for that."""
+        """The answer had no closing tag, and its calls and text were therefore emitted."""
 
     def skip(self) -> None:
-        """There is no thought in the text: the engine's own parser has taken it out. No effect once text has come."""
+        """There is no thought in the text: the engine's own parser has taken it out. No effect after the first text."""
         self._over = self._over or not self._begun
 
     def feed(self, text: str, /) -> list[Event]:
@@ -277,7 +277,7 @@ class OpenedAnswer:
         return out
 
     def _close(self, behind: str) -> list[Event]:
-        """The thought is closed: `behind` is the beginning of the answer."""
+        """Close the thought: `behind` is the beginning of the answer."""
         tags, self._over, self.opened = self._tags, True, True
         if self._parsed:
             out = [self._in_thought(event) for event in (*self._held, *self._parser.finish(cut=True))]
@@ -289,7 +289,7 @@ class OpenedAnswer:
         return out + self._parser.feed(behind)
 
     def _end(self, *, cut: bool) -> list[Event]:
-        """No closing tag has come: what it was then."""
+        """The events of an answer without a closing tag."""
         tags, self._over, self.unclosed = self._tags, True, True
         out, said, ahead = self._held, self._said, "".join(self._ahead)
         self._drop()
@@ -306,7 +306,7 @@ class OpenedAnswer:
         self._ahead, self._held, self._said, self._inside = [], [], [], None
 
     def _in_thought(self, event: Event) -> Event:
-        """The event, where it is one of a thought."""
+        """The event as one inside a thought."""
         if type(event) is Text:
             return Reasoning(event.text, channel=self._tags.channel)
         if type(event) is CallStart:

@@ -1,12 +1,12 @@
 """Finds calls in a model's text: tells markup from prose, code and reasoning, and hands markup to its reader.
 
 The text is Markdown as far as it matters here (CommonMark 4.5 and 6.1): a marker in a code fence or code span that
-stands after other text is an example. A fence that opens the answer can hold a call, and so can a fence that a syntax
+follows other text is an example. A fence that opens the answer can hold a call, and so can a fence that a syntax
 names as its own.
 
 Held back are only: the beginning of a possible marker, a call whose name is not known, a fence's first line where a
 call may follow, white space at the start or after a call (it belongs to the markup unless text follows), and a marker
-behind an unpaired backtick until the line tells whether it stands in a code span.
+after an unpaired backtick until the line shows whether it is in a code span.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .markup import Closed, Markup
 from .output import TAIL, Output
 from .reasoning import ReasoningSpan
 
-_MAX_ENDS = 512  # characters: where more stand behind a token that ends a turn, it is text
+_MAX_ENDS = 512  # characters: where more follow a token that ends a turn, it is text
 _PIECE = 16 * 1024
 """Characters that are read at once: one search of a regular expression lets no other thread run, and a text of nothing
 but `<` takes it a microsecond for each."""
-_SHORT = 256  # characters of a text that may pass without another question
-_MANY = 64  # texts that have passed and are remembered before they are looked at
+_SHORT = 256  # characters of a text that may be emitted without a scan
+_MANY = 64  # emitted texts that are kept before their lines are noted
 
 
 class Scanner:
@@ -63,7 +63,7 @@ class Scanner:
         self._code = Code(compiled, out, self._markup, sink, names)
         self._thought = ReasoningSpan(compiled, out)
         self._options = options
-        # Text in which this finds nothing leaves without another question; and such texts.
+        # Text in which this finds nothing is emitted without a scan; such texts are kept in `_passed`.
         self._special: Callable[[str], object] | None = None
         self._passed: list[str] = []
         self.stopped = False
@@ -122,7 +122,7 @@ class Scanner:
         self._scan(markup.without_half_close(text), last=True)
         late = self._thought.take_late()
         if late is not None:
-            out.reasoning = None  # the reasoning was never ended: the calls behind it are no part of it
+            out.reasoning = None  # the reasoning was never ended: the calls after it are not part of it
             out.restart()
             self._scan(late, last=True)
         while markup.body is not None:
@@ -131,7 +131,7 @@ class Scanner:
         if out.gap and (sink.keep_raw or not sink.calls):
             events.append(Text("".join(out.gap)))
         out.gap = []
-        sink.flow = None  # nothing comes next, and a cycle would keep its reader
+        sink.flow = None  # no text follows, and a cycle would keep its reader
         return events
 
     # -- the loop ------------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class Scanner:
                     return
                 again = self._behind_markup(closed)
                 if s.endswith(again, 0, i):
-                    i -= len(again)  # without a copy: calls that come to nothing may stand by the million
+                    i -= len(again)  # without a copy: a text may hold millions of failed calls
                 else:
                     s, i = again + s[i:], 0
                     self._code.begin()
@@ -173,7 +173,7 @@ class Scanner:
                 return
 
     def _behind_markup(self, closed: Closed) -> str:
-        """Go on behind markup; the text that must be read again."""
+        """Go on after markup. Returns the text that must be read again."""
         out = self._out
         out.begin_line(blank=closed.line_blank, header=closed.header)
         if closed.committed:
@@ -183,13 +183,13 @@ class Scanner:
         return closed.again
 
     def _note_passed(self) -> None:
-        """Remember of the texts that passed what `Output.emit_prose` does."""
+        """Note the lines of the texts that were emitted without a scan, as `Output.emit_prose` does."""
         text = "".join(self._passed)
         self._passed.clear()
         self._out.skipped(text)
 
     def _clear(self) -> Callable[[str], object] | None:
-        """What finds the beginnings of markers in plain prose, code in a fence, or reasoning; None: more is open."""
+        """The search for markers in plain prose, in a fence or in reasoning; None where another state is open."""
         out = self._out
         if self._markup.body is not None or out.carry or self.stopped:
             return None
@@ -201,7 +201,7 @@ class Scanner:
             return None
         if out.fence is not None:
             return _finder(out.fence[0])
-        # What can only open an answer is looked for by another pattern, but not behind other text.
+        # Openers that count only at the start have another pattern, which is not needed after other text.
         return None if out.at_start else self._compiled.first.search
 
     # -- prose ---------------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class Scanner:
             i = self._code.after_fenced_call(s, i, last=last)
             if out.carry or self._markup.body is not None or out.fence_tail is None:
                 return i
-        begin = i  # s[begin:i] is prose that has not left
+        begin = i  # s[begin:i] is prose that was not emitted
         while True:
             first = compiled.first_at_start if out.at_start and not s[begin:i].strip() else compiled.first
             if i == begin > 0 and out.begins_line(s, begin, i) and compiled.may_stand_first(s, i):
@@ -225,7 +225,7 @@ class Scanner:
                 out.emit_prose(s, begin, n)
                 return n
             if out.at_start and s[begin:pos].strip():
-                # Text stands before it: what can only open an answer cannot open here.
+                # Text precedes it: openers that count only at the start do not count here.
                 out.emit_prose(s, begin, pos)
                 begin = i = pos
                 if compiled.first.match(s, pos) is None:
@@ -240,7 +240,7 @@ class Scanner:
             m = compiled.marker_at(s, pos)
             on_line = out.begins_line(s, begin, pos)
             if not last:
-                # Also where a marker stands already: `[` may become `[THINK]`.
+                # Also where a marker is complete: `[` may become `[THINK]`.
                 if compiled.may_begin_at(s, pos):
                     return out.hold(s, begin, pos)
                 if on_line and compiled.on_line.may_begin_at(s, pos, self._code.begins):
@@ -256,7 +256,7 @@ class Scanner:
             i = step
 
     def _marker(self, s: str, begin: int, pos: int, m: re.Match[str], *, last: bool) -> int:
-        """A marker stands at `pos`. Returns the index to go on from, or -index-1 when this stretch of prose is over."""
+        """Read the marker at `pos`. Returns the index to go on from, or -index-1 when this stretch of prose is over."""
         out = self._out
         group = self._compiled.group(m)
         kind = group[0]
@@ -289,7 +289,7 @@ class Scanner:
             out.emit_prose(s, begin, pos)
             out.open_reasoning(m.group(), self._compiled.reasoning[group])
             return -m.end() - 1
-        if kind in "ncx":  # directly behind a call, the end of a call or of reasoning is markup
+        if kind in "ncx":  # directly after a call, the end of a call or of reasoning is markup
             if kind == "x":
                 self._sink.ends_with(out.take_gap() + s[begin : m.end()])
             else:
@@ -307,7 +307,7 @@ class Scanner:
         return -self._markup.open(self._compiled.openers[group], m.group(), "", pos, m.end()) - 1
 
     def _end_marker(self, s: str, begin: int, pos: int, end: int, *, last: bool) -> int:
-        """A token that ends a turn (`<|im_end|>`, `</s>`): no content when nothing follows, else text like any."""
+        """A token that ends a turn (`<|im_end|>`, `</s>`): not content when nothing follows, else text."""
         n = len(s)
         compiled = self._compiled
         if n - pos > _MAX_ENDS:
