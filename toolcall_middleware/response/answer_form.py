@@ -1,6 +1,6 @@
-"""The form of the client's answer: a chat stream or completion, or what an `AnswerWriter` of another API writes.
+"""The form of the client's answer: a chat stream or completion, or the output of another API's `AnswerWriter`.
 
-A backend's whole answer becomes the client's here. Its text goes through the same parser as a stream's, in one piece.
+This module turns a backend's non-streaming answer into the client's. The parser of streams reads its text in one piece.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STREAM_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole response for the client. `headers` replace the backend's of the same name; None: its head as it came."""
+    """A whole response for the client. `headers` replace the backend's of the same name; None keeps them all."""
 
     status: int
     body: bytes
@@ -56,9 +56,9 @@ class Reply:
 
 
 def is_stream(data: bytes, *, told: bool) -> bool | None:
-    """Whether a body that begins with `data` is an event stream; None where more of it must be seen.
+    """Whether a body that begins with `data` is an event stream; None where more bytes are needed to decide.
 
-    told: what the content type says. Content types lie.
+    told: whether the content type says so. It may be wrong.
     """
     start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(_STREAM_STARTS) or (told and start and start[:1] not in b"{[<"):
@@ -68,21 +68,21 @@ def is_stream(data: bytes, *, told: bool) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class WholeAnswer:
-    """A backend's whole answer, read. `messages`: each choice, as it came and as it was read."""
+    """A backend's non-streaming answer, read. `messages`: each choice's message, as received and as read."""
 
     top: Fields
     messages: list[tuple[Fields, Part]]
     outcome: AnswerOutcome
     usage: Any
-    """The backend's own, where it can go to the client as it is."""
+    """The backend's own usage, where it can be sent to the client unchanged."""
     counted: Any
-    """The usage that replaces it, or stands in for it; None where its count is due, or nothing is known."""
+    """The usage that replaces the backend's; None where its count is due, or nothing is known."""
 
 
 def read_whole(
     data: bytes, make_choice: Callable[[], ChoiceAnswer], usage: UsageMeter, *, defer: bool = False
 ) -> WholeAnswer | None:
-    """Read a whole answer; None when `data` is no chat completion.
+    """Read a non-streaming answer; None when `data` is not a chat completion.
 
     defer: leave usage out when its count is due.
     Raises ToolCallError for a fault of the model that a setting makes an error.
@@ -92,7 +92,7 @@ def read_whole(
     if top is None or given is None:
         return None
     numbers = openai.usage_of(top)
-    usage.saw(numbers)  # they may tell whether the token limit has cut a call
+    usage.saw(numbers)  # they may show that the token limit cut a call
     choices = Choices(make_choice, usage, expected=len(given), counts=usage.listens)
     messages: list[tuple[Fields, Part]] = []
     for number, (fields, message) in enumerate(given):
@@ -101,7 +101,7 @@ def read_whole(
     own = numbers if usage.saw(numbers) else None
     counted = None
     if (own is None or openai.is_null(top.get("usage"))) and not (defer and usage.is_due):
-        counted = usage.total()  # also of an answer that is asked for again: it is counted while it is there
+        counted = usage.total()  # also for an answer that is retried: it must be counted now
     return WholeAnswer(top, messages, choices.outcome, own, counted)
 
 
@@ -116,7 +116,7 @@ def _in_order(part: Part) -> list[Step]:
 
 
 def as_stream(data: bytes) -> bytes | None:
-    """A backend's whole answer as the stream that was asked for; None when `data` is no chat completion."""
+    """A backend's non-streaming answer as the stream that was requested; None when `data` is not a chat completion."""
     top = openai.read_object(data)
     choices = _choices(top)
     if top is None or choices is None:
@@ -134,7 +134,7 @@ def as_stream(data: bytes) -> bytes | None:
         events.append({**head, "choices": [{"index": index, **rest, "delta": {}}]})
     if usage is not None:
         events.append({**head, "choices": [], "usage": usage})
-    # What was written over several lines has to leave in one.
+    # JSON written over several lines must be emitted on one.
     return b"".join(openai.event(openai.one_line(_encode(event))) for event in events) + DONE
 
 
@@ -144,7 +144,7 @@ def is_completion(data: bytes) -> bool:
 
 
 def no_completion(data: bytes) -> ToolCallError:
-    """A successful answer that is none: an event stream nobody asked for, an error with status 200, HTML."""
+    """The error for a 200 answer that is not a chat completion: an unrequested event stream, an error, HTML."""
     stripped = data.lstrip()
     if stripped.startswith(_STREAM_STARTS):
         return ToolCallError("upstream_error", "The backend answered with an event stream to a request without one.")
@@ -157,13 +157,13 @@ def no_completion(data: bytes) -> ToolCallError:
 
 def _as_json(text: str) -> msgspec.Raw:
     if openai.read_value(text.encode("utf-8", "replace")) is None:
-        return openai.raw(text)  # a backend's own, of which nobody has made a call
+        return openai.raw(text)  # a backend's own text, which was not parsed as a call
     # A lone surrogate, which has no bytes, stays an escape.
     return msgspec.Raw(openai.without_constants(text.encode("utf-8", "backslashreplace")))
 
 
 def _choices(top: Fields | None) -> list[tuple[Fields, Fields]] | None:
-    """Each choice with its message; None when it is no chat completion."""
+    """Each choice with its message; None when it is not a chat completion."""
     choices = openai.read_objects(top.get("choices")) if top is not None else None
     if not choices:
         return None
@@ -199,7 +199,7 @@ def _calls(ops: list[Op], *, indexed: bool, as_object: bool) -> list[dict[str, A
 
 
 class AnswerForm:
-    """Writes the answers to one request. settings: those of the server. writer: None for chat completions.
+    """Writes the answers to one request. settings: the server's. writer: None for chat completions.
 
     make_choice, usage: as `StreamRewriter` and `rewrite_whole` take them.
     """
@@ -208,15 +208,15 @@ class AnswerForm:
         self._chat = chat
         self._settings = settings
         self._writer = writer
-        # What a whole answer goes on: a message, or steps for the writer.
+        # What a continued non-streaming answer begins with: a message, or steps for the writer.
         self._before: Fields = {}
         self._steps: list[Step] = []
         self.goes_on = False
-        """The next response is the rest of the answer that the last one began."""
-        self._emitter: ChatEmitter | said.StepEmitter | None = None  # of the stream at hand
+        """The next response continues the answer that the last one began."""
+        self._emitter: ChatEmitter | said.StepEmitter | None = None  # of the current stream
 
     def begin(self) -> None:
-        """A response begins. Until `stream` or `whole` is called it is not the writer's."""
+        """Begin a response. The writer is not in use until `stream` or `whole` is called."""
         if self._writer is not None:
             self._writer.in_use = False
 
@@ -228,9 +228,9 @@ class AnswerForm:
         hold: Hold,
         accepts: Callable[[], bool] | None,
     ) -> StreamRewriter:
-        """Return what rewrites a streamed response. settings: with the request's own. hold: what it waits for.
+        """Return the rewriter of a streamed response. settings: with the request's own. hold: see `Gate`.
 
-        accepts: asked at the end whether the answer may leave; all of it is held until then.
+        accepts: called at the end: whether the answer may be emitted. All of it is held until then.
         """
         chat, writer = self._chat, self._writer
         limit = settings.max_response_bytes
@@ -260,7 +260,7 @@ class AnswerForm:
         return self._writer.leaving()
 
     def keep(self, answer: WholeAnswer) -> None:
-        """A whole answer is the beginning of the client's, but for its calls, and the next response its rest."""
+        """Keep a non-streaming answer, without its calls, as the beginning of the client's. The next response is its rest."""
         given, part = answer.messages[0]
         if self._writer is not None:
             self._steps += [step for step in _in_order(part) if not isinstance(step, _OF_CALLS)]
@@ -285,7 +285,7 @@ class AnswerForm:
         for given, part in answer.messages:
             message = openai.raw(self._message(given, part))
             stop = {name: openai.raw(value) for name, value in part.choice.answer.stop_reason.items()}
-            part.fields.setdefault("logprobs", openai.NULL)  # OpenAI's document demands it
+            part.fields.setdefault("logprobs", openai.NULL)  # OpenAI's specification requires it
             made.append({**part.fields, "message": message, "finish_reason": openai.raw(part.reason), **stop})
         left_out = openai.missing(openai.new_head(self._chat.model, "chat.completion"), answer.top)
         body: dict[str, Any] = {**left_out, **answer.top, **left_out, "choices": made}
@@ -294,7 +294,7 @@ class AnswerForm:
         return _encode({**body, **{name: openai.raw(value) for name, value in remarks.items()}})
 
     def _message(self, given: Fields, part: Part) -> Fields:
-        """The message of a choice, which came as `given`. A text that has not changed keeps its bytes."""
+        """Return the client's message for a choice received as `given`. An unchanged text keeps its bytes."""
         before, settings = self._before, self._settings
         kept = {name: part.delta.get(name, openai.NULL) for name in given if name in part.delta or name not in CALLS}
         texts: dict[str, list[str]] = {}
@@ -324,5 +324,5 @@ class AnswerForm:
             made["function_call"] = openai.raw(calls[0]["function"])
         elif calls:
             made["tool_calls"] = openai.raw(calls)
-        made.setdefault("refusal", openai.NULL)  # OpenAI's document demands it
+        made.setdefault("refusal", openai.NULL)  # OpenAI's specification requires it
         return made

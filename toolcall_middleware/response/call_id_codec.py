@@ -1,7 +1,7 @@
-"""A backend's own ids of calls, written so that they can be read back without any memory.
+"""Encodes a backend's own call ids so that they can be decoded without stored state.
 
 A rewritten id holds the backend's id, four random bytes that make it unique where a backend gives every call the same
-id, and a checksum that tells it from an id of another kind; all that as letters and digits behind `call_`.
+id, and a checksum that distinguishes it from other ids, all as letters and digits after the prefix `call_`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import zlib
 from ..wire.openai import ALPHABET, PREFIX, new_call_id
 
 _VALUES = {char: value for value, char in enumerate(ALPHABET)}
-_MARK = "x"  # a new id may begin with it, too: the checksum decides
+_MARK = "x"  # other ids may begin with it, too: the checksum decides
 _SALT = 4
 _SUM = 4
-_LONGEST = 256  # bytes of an id; what is longer is no engine's and gets a new one
+_LONGEST = 256  # bytes of an id; no engine has longer ones, and these get a new id
 _LONGEST_WRITTEN = 400
 
 
@@ -25,7 +25,7 @@ def write_id(own: str) -> str:
     if len(raw) > _LONGEST:
         return new_call_id()
     body = secrets.token_bytes(_SALT) + raw
-    # A leading one keeps the zeros behind it.
+    # A leading 1 preserves the zeros after it.
     number = int.from_bytes(b"\x01" + body + zlib.crc32(body).to_bytes(_SUM, "big"), "big")
     digits: list[str] = []
     while number:
@@ -35,7 +35,7 @@ def write_id(own: str) -> str:
 
 
 def read_id(written: str) -> str | None:
-    """The backend's id in one that `write_id` made; None for any other. Bounded in time, whatever a client sends."""
+    """The backend's id in an id that `write_id` made; None for any other. Its time is bounded for any input."""
     start = PREFIX + _MARK
     if not written.startswith(start) or len(written) > _LONGEST_WRITTEN:
         return None

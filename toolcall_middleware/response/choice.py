@@ -1,7 +1,7 @@
-"""One choice of an answer: what the parser says becomes what the client gets. Stream and whole answer share it.
+"""One choice of an answer: parser events become operations on the client's message, streamed or not.
 
-Here is decided in which order the events of several sources come (the text, the backend's own calls, its reasoning),
-and which finish_reason is true. What the events come to is message.py's.
+This module orders the events of several sources (the text, the backend's own calls, its reasoning) and decides the
+finish_reason. message.py turns events into operations.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from .outcome import LONGEST_PIECE, FinishedCall, first_of
 from .reasoning import OpenThought, ReasoningReader, split_reasoning
 
 _MOST_CHOICES = 128
-"""Choices of one answer, where the client asked for fewer (`n`): OpenAI gives no more. A reader holds some 9 KiB."""
+"""The most choices of an answer whose request asks for fewer (`n`); OpenAI's own limit. A reader takes about 9 KiB."""
 _FULL = "model_length"  # Mistral's word for a context that is full
 CUT = frozenset({"length", "content_filter", _FULL})
-"""What a backend says of an answer that its model did not end."""
+"""The finish reasons of an answer that its model did not end."""
 _CALLED = frozenset({"tool_calls", "function_call"})
-_TEXT = Source.TEXT  # asked of each chunk, and a member by its name costs a call of Python code (up to 3.11)
+_TEXT = Source.TEXT  # read for each chunk; up to Python 3.11, `Source.TEXT` costs a Python call
 _OF_A_CALL = frozenset({CallStart, CallArgs, CallEnd, Malformed, Stop})
 
 
 class Verbatim:
-    """The parser of an answer in which nothing is to be found."""
+    """The parser of an answer in which nothing is parsed."""
 
     def feed(self, text: str, /) -> list[Event]:
-        """All of it is text."""
+        """Return the piece as text."""
         return [Text(text)]
 
     def finish(self, *, cut: bool = False) -> list[Event]:  # noqa: ARG002 - as a parser
-        """Nothing was held back."""
+        """Return nothing: no text is held back."""
         return []
 
 
@@ -75,15 +75,15 @@ class ChoiceAnswer:
         *,
         inner: InnerCalls | None = None,
     ) -> None:
-        """start: `parser`, where it begins in a thought. inner: what the parsers have taken out of their events."""
+        """start: `parser`, where it begins in a thought. inner: the calls that the parsers filter out."""
         self.inner = inner or InnerCalls()
         self._outer = OuterEvents(self.inner)  # of the backend's own calls
         self.message = Message(policy, reasoning)
-        """What has come of the events so far."""
+        """The client's message as the events so far make it."""
         self._see = self.message.seen.see
         self._parser = parser
         self.thought = thought
-        """Finds the calls in a thought that is never closed; `watch` tells it of the reasoning field."""
+        """Finds the calls in a thought that is never closed; `watch` feeds it the reasoning field."""
         self._start = start
         self._tagged = False  # a tag of reasoning was read
         self._opened: bool | None = None
@@ -94,24 +94,24 @@ class ChoiceAnswer:
         self._channel = None if reasoning is None else reasoning.another()
         self.reads_reasoning = reasoning is not None
         """Whether calls are read in the reasoning field; then `take_reasoning` comes first."""
-        self._alone = reasoning is None  # calls have come in the text only
-        self._straight = policy.is_straight  # text leaves as it is
+        self._alone = reasoning is None  # only the text may hold calls so far
+        self._straight = policy.is_straight  # text is emitted unchanged
         self._ended = False
         self._waiting: list[tuple[Source, Event]] = []  # events of other sources, while a call is open
         self.cut = False
-        """The answer ended at its limit of tokens."""
+        """The token limit or the content filter ended the answer."""
         self.lost = False
-        """The backend says that there was a call, and none came."""
+        """The finish_reason reports a call, and the answer has none."""
         self.has_spoken = False
-        """There was text."""
+        """The answer has text."""
         self.thought_bytes = 0
         """Bytes of reasoning before any text (`watch`)."""
 
-    # -- what it came to -----------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------
 
     @property
     def asked(self) -> Asked | None:
-        """The call that the middleware is to answer, and that ended this answer: no stop string or fault did before."""
+        """The call for the middleware to answer; None where a stop string or a fault ended the answer first."""
         return None if self.message.fault is not None or self.stop_reason else self.inner.asked
 
     @property
@@ -121,16 +121,16 @@ class ChoiceAnswer:
 
     @property
     def stop_reason(self) -> dict[str, Any]:
-        """What stands beside the finish_reason where one of the client's stop strings ended the text: which one, in the
-        field in which vLLM tells it. The backend cannot, because it was not given them.
+        """The field to send with the finish_reason where one of the client's stop strings ended the text, named as in
+        vLLM. The backend cannot set it, because it is not given the stop strings.
         """
         stops = self.message.stops
         return {} if stops is None or stops.found is None else {"stop_reason": stops.found}
 
-    # -- what comes ----------------------------------------------------------------------------------------------
+    # -- input ---------------------------------------------------------------------------------------------------
 
     def feed(self, text: str) -> list[Op]:
-        """The next piece of the model's text."""
+        """Read the next piece of the model's text."""
         message = self.message
         if message.stopped or self._ended:
             return []
@@ -138,7 +138,7 @@ class ChoiceAnswer:
         if not events:
             return []
         if len(events) == 1:
-            # Nearly all that comes: a piece of text that leaves as it is, or of the open call's arguments.
+            # Nearly every piece: text that is emitted unchanged, or a part of the open call's arguments.
             only = events[0]
             if type(only) is Text:
                 if self._straight and (self.thought is None or not self.thought.is_open):
@@ -159,9 +159,9 @@ class ChoiceAnswer:
         return message.apply(events) if self._alone else self._take(events, _TEXT)
 
     def feed_both(self, text: str, deltas: list[Any]) -> list[Op]:
-        """Text, and entries of the backend's own `tool_calls`, that come at once.
+        """Read text and entries of the backend's own `tool_calls` that are in one delta or message.
 
-        A call in the text is one that the backend's parser has left there: it stands behind those that it has read.
+        A call in the text is one that the backend's parser missed: it follows those that it parsed.
         """
         native, message = self.native, self.message
         if message.stopped or self._ended or native is None:
@@ -177,9 +177,9 @@ class ChoiceAnswer:
         return ops + self._take(events[first:], Source.TEXT)
 
     def take_reasoning(self, said: Fields, text: str) -> tuple[list[Op], Fields, bool]:
-        """The reasoning field of a delta or message, whose content is `text`.
+        """Read the reasoning field of a delta or message whose content is `text`.
 
-        Returns what comes of it, the other fields, and whether it leaves as it came.
+        Returns the operations, the other fields, and whether the reasoning is emitted unchanged.
         """
         reader = self._reasoning
         reasoning, names, rest = split_reasoning(said)
@@ -188,7 +188,7 @@ class ChoiceAnswer:
         ops: list[Op] = []
         if reasoning:
             field = self.policy.settings.reasoning_field
-            # Where that one is taken, by other words, each stays in its own.
+            # Where that field already holds another text, each text keeps its own field.
             kept = names if field is None or openai.read_text(rest.get(field)) else (field,)
             ops = self._take(reader.feed(reasoning, kept), Source.REASONING)
         if text or any(openai.read_value(rest.get(name)) for name in ("tool_calls", "function_call")):
@@ -196,17 +196,17 @@ class ChoiceAnswer:
         return ops, rest, ops == ([ReasoningText(reasoning, names)] if reasoning else [])
 
     def wait_for_all(self) -> None:
-        """All of the answer comes at once, before any of it is emitted."""
+        """Note that the whole answer arrives in one piece, before any of it is emitted."""
         if self._start is not None:
             self._start.is_whole = True
 
     # -- thoughts ------------------------------------------------------------------------------------------------
 
     def watch(self, said: Fields, text: str) -> bool:
-        """A delta or message that holds `text`, before that is read. Whether a thought is read of its reasoning field.
+        """See a delta or message with content `text` before it is read. Return whether it holds a separate thought.
 
-        Reasoning there belongs to no thought in the text, and the backend's own calls end it. Not called for each
-        piece of text: once there was some, more of it says nothing new.
+        A thought in the reasoning field is separate from those in the text; the backend's own calls end it. Not called
+        for each piece of text: after the first, another piece changes nothing here.
         """
         self.has_spoken = self.has_spoken or bool(text) or openai.is_odd_content(said)
         reads = self.thought is not None or self._start is not None
@@ -229,7 +229,7 @@ class ChoiceAnswer:
         return bool(reasoning)
 
     def _follow(self, events: list[Event]) -> None:
-        """Which of the text's events begin, continue and end a thought."""
+        """Follow where the text's events begin, continue and end a thought."""
         for event in events:
             if type(event) is Reasoning and event.markup:
                 self._note_tag(event)
@@ -237,18 +237,18 @@ class ChoiceAnswer:
             self._ignore(self.thought.follow(events))
 
     def _note_tag(self, tag: Reasoning) -> None:
-        """A thought begins or ends: the first one shows whether the prompt has opened it."""
+        """A tag begins or ends a thought: the first tag shows whether the prompt opened one."""
         first, self._tagged = not self._tagged, True
         if first and not (tag.text or tag.channel or self.message.calls):
             self._opened = True
 
     def _ignore(self, names: list[str]) -> None:
-        """Calls of these names stand in a thought that was closed."""
+        """Record calls of these names as ignored: they are in a thought that was closed."""
         for name in names:
             self.message.outcomes.ignore(name)
 
     def _end_in_thought(self, *, cut: bool) -> list[Op]:
-        """The answer ends. Where it does so in a thought, the complete calls in that are its calls."""
+        """The answer ends. Where it ends in a thought, the complete calls in that thought count as its calls."""
         message = self.message
         if self.thought is None or message.stopped or not (events := self.thought.finish(cut=cut)):
             return []
@@ -268,7 +268,7 @@ class ChoiceAnswer:
             cut = lost or reason in CUT
             events = self._parser.finish(cut=cut)
             if message.calls and not message.refused and events and _is_blank(events[-1]):
-                events.pop()  # white space behind a call is none of the answer's text
+                events.pop()  # white space after a call is not part of the answer's text
             if self._start is None or not self._start.unclosed:
                 self._follow(events)
             elif self.thought is not None:
@@ -276,7 +276,7 @@ class ChoiceAnswer:
                     self._ignore(self.thought.follow(events))
                 else:
                     self.thought.close()  # there was no thought, or its calls are all calls of the answer
-            # What the limit cut is the last call, not one behind which the model began another.
+            # The limit cuts only the last call, not one after which the model began another.
             begun = max((at for at, event in enumerate(events) if type(event) is CallStart), default=0)
             earlier, events = events[:begun], events[begun:]
             message.limited = cut
@@ -299,14 +299,14 @@ class ChoiceAnswer:
             if is_whole:
                 ops += self._end_in_thought(cut=cut)
             self.cut = reason in CUT
-            # One that was refused for its name did come.
+            # A call that was refused for its name counts.
             came = message.calls > 0 or (self.native is not None and self.native.named)
             self.lost = not came and reason in _CALLED and not message.stopped
         if not self._ended:
             message.end(cut=self.cut or lost, thinks=thinks)
         self._ended = True
         if not self.policy.chat.choice.must_call and self.asked is None:
-            # Prose is dropped beside calls, and there were none.
+            # Only an answer with calls drops its prose.
             message.release_prose(ops)
         return ops, self._reason(reason)
 
@@ -318,7 +318,7 @@ class ChoiceAnswer:
             return "length"
         if message.calls:
             return "function_call" if self.policy.chat.legacy else "tool_calls"
-        # The backend may have seen a call where there is none.
+        # The backend may report a call where there is no call.
         return "stop" if message.stopped or reason in {None, "tool_calls", "function_call"} else str(reason)
 
     def _breaks_off(self) -> bool:
@@ -329,8 +329,8 @@ class ChoiceAnswer:
     # -- several sources -----------------------------------------------------------------------------------------
 
     def _take(self, events: list[Event], source: Source) -> list[Op]:
-        """Events of one of the sources: the text, the backend's own calls, its reasoning field. Their calls do not mix:
-        what comes of another one waits until the open call is over.
+        """Apply events of one source: the text, the backend's own calls, or its reasoning field. Calls do not
+        mix: the events of another source wait until the open call is over.
         """
         if self._alone:
             return self.message.apply(events)
@@ -340,7 +340,7 @@ class ChoiceAnswer:
         for event in events:
             if type(event) is Reasoning and event.channel:
                 told += [(Source.CHANNEL, inner) for inner in self._channel.feed(event.text)]
-                self._straight = False  # what follows ends it first
+                self._straight = False  # the next text first ends the channel
             else:
                 told += [(Source.CHANNEL, inner) for inner in self._channel.finish()]
                 self._straight = self.policy.is_straight
@@ -385,22 +385,22 @@ def choice_maker(
     hold: Callable[[StreamParser], StreamParser] | None = None,
     inner: InnerTools | None = None,
 ) -> Callable[[], ChoiceAnswer]:
-    """Return what makes the readers of the choices of one answer.
+    """Return a factory for the readers of one answer's choices.
 
-    It raises ToolCallError for more choices than a client can want: an upstream that has choices without end would fill
-    the memory with readers.
+    It raises ToolCallError for more choices than a client can want: endless choices of an upstream would fill the
+    memory with readers.
 
-    attempt: the policy, without what is made of its request and settings here. syntax: what the prompt was written in.
-    opened: the thought that the prompt has opened, where it is known (`sure`) or assumed to. hold: where the text is to
-    be JSON, makes of a parser one that holds it. inner: the calls that the client is not to see.
+    attempt: the policy without the fields that are derived here. syntax: the format of the prompt. opened: the thought
+    that the prompt is known (`sure`) or assumed to open. hold: where the text must be JSON, wraps a parser so that it
+    holds the text. inner: the tools whose calls the client does not see.
     """
     chat, settings, native = attempt.chat, attempt.settings, attempt.native
     offered, calls = chat.callable_tools, chat.offers_tools
     options = _parser_options(chat, settings)
-    # A thought in a thought is none, so that its calls are found wherever it has begun.
+    # Thoughts do not nest: the calls in one are found wherever it begins.
     in_thought = replace(options, parse_reasoning=True, in_thought=True)
     if not calls:
-        # Where nothing is offered nothing is parsed, but for reasoning that is to leave the text.
+        # Without tools only reasoning is parsed, where it must be removed from the text.
         syntax = registry.plain()
     elif native:
         syntax = registry.get("auto")
@@ -418,7 +418,7 @@ def choice_maker(
         if not left:
             raise ToolCallError("upstream_error", f"The backend's answer has more choices than n ({chat.n}) asks for.")
         left -= 1
-        # Also where it was given no tools: vLLM makes gpt-oss's calls in any case.
+        # Also where the backend was given no tools: vLLM parses gpt-oss's calls in any case.
         own = NativeCalls(
             offered,
             options,
@@ -455,14 +455,14 @@ def choice_maker(
 def _parser_options(chat: ChatRequest, settings: Settings) -> ParserOptions:
     unknown = settings.unknown_tool
     if unknown == "forward" and chat.choice.name is not None:
-        unknown = "text"  # the one tool was asked for: a call of another is none
+        unknown = "text"  # the client asked for this one tool: a call of another is text
     return ParserOptions(
         unknown_tool=unknown,
         parse_reasoning=settings.reasoning == "parse",
         repair_names=settings.repair_names,
-        # A custom tool's input leaves when it is complete, and as text when it never is; an error shows it.
+        # A custom tool's input is emitted once complete, and as text when it never is; an error quotes it.
         keep_raw=bool(chat.custom) or not settings.stream_arguments or unknown == "error",
-        # A call is refused for its arguments, and then shown or told of as it was written.
+        # A call refused for its arguments is shown or reported as the model wrote it.
         keep_complete=settings.validate_arguments not in {"off", "warn"}
         or settings.malformed_arguments != "repair"
         or settings.arguments_as_object
@@ -476,7 +476,7 @@ def _parser_options(chat: ChatRequest, settings: Settings) -> ParserOptions:
 
 
 def _check(chat: ChatRequest, settings: Settings, strict: frozenset[str]) -> Callable[[str, str], list[str]] | None:
-    """What finds the faults of a finished call: of all tools where arguments are validated, else of strict ones."""
+    """Return a checker of finished calls: of all tools where arguments are validated, else of strict ones only."""
     if settings.validate_arguments == "off" and not strict:
         return None
     faults = checker_for(chat.tools_raw, chat.listed).faults
@@ -486,7 +486,7 @@ def _check(chat: ChatRequest, settings: Settings, strict: frozenset[str]) -> Cal
 
 
 def _coercions(tools: ToolSet) -> Callable[[str], Coercion | None]:
-    """What makes the coercion of a call of one of the tools; None where its schema leaves nothing to coerce."""
+    """Return a factory by tool name for a call's `Coercion`; it gives None where the schema has nothing to coerce."""
 
     @functools.cache
     def is_due(name: str) -> bool:

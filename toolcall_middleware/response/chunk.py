@@ -1,8 +1,8 @@
-"""What a chunk of the backend's stream says of its choices: read by their parsers, and not yet written for the client.
+"""Reads the choices of a chunk of the backend's stream with their parsers. Writing for the client is chunk_writer.py's.
 
-The choices of a stream live here, with what the client knows of each, and its templates: most of an answer's chunks
-repeat an earlier one of their choice to the byte, but for the text. A chunk that fits a template needs no JSON decoder
-but for its text, and what is emitted for it is put between bytes that were made once. Every other is read in full.
+This module holds the choices of a stream, with what the client received of each, and its templates. Most chunks of an
+answer repeat an earlier chunk of their choice to the byte, except for the text. Of a chunk that fits a template only
+the text is decoded as JSON, and its output goes between bytes that were encoded once. Any other is read in full.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _SILENT = frozenset({"role", "content", "tool_calls", "function_call"})
 
 @dataclass(slots=True)
 class Choice:
-    """A choice of the stream, and what the client was told of it so far."""
+    """A choice of the stream, and what the client has received of it so far."""
 
     answer: ChoiceAnswer
     has_role: bool = False
-    """The client was told its role."""
+    """Its role was emitted."""
     finished: bool = False
-    """The client was told its finish_reason."""
+    """Its finish_reason was emitted."""
     owes_content: bool = False
-    """Its empty content was made null, because calls could come. Where none came, the empty content is due with the
-    finish_reason."""
+    """Its empty content was emitted as null, because calls could follow. Where none follow, the finish_reason's chunk
+    has the empty content."""
 
 
 class Part(msgspec.Struct):
-    """What a chunk says of one choice."""
+    """One choice of a chunk, as read."""
 
     choice: Choice
     fields: Fields
@@ -53,23 +53,23 @@ class Part(msgspec.Struct):
     ops: list[Op]
     reason: str | None
     unchanged: bool
-    """The client may get the chunk as it came."""
+    """The chunk may be emitted unchanged."""
     index: int = 0
     beside: bool = False
-    """The model wrote something that is not in the text."""
+    """The model wrote something outside the text."""
     may_repeat: bool = True
-    """More of the answer may look like this chunk."""
+    """Later chunks may repeat this one."""
     opens: bool = False
-    """Empty content and nothing else; beside calls it would be null."""
+    """It has empty content and nothing else; in an answer of calls that content would be null."""
 
 
 class Choices:
     """The choices of one stream.
 
-    make_choice: a new reader of one. expected: how many the client asked for. counts: whether `usage` is told of text.
-    `patience`: how often a complete answer is found unended before we end it: an event counts once or twice. The
-    backend tells its usage where it ends the answer itself. `read_unparsed`: makes the reader for `unparsed_call`,
-    where calls may come; `salvaged`: the call is one that the backend could not parse.
+    make_choice: makes the reader of one. expected: how many the client requested. counts: whether `usage` counts text.
+    `patience`: how often a complete answer is found unended before it is ended here; an event counts once or twice. The
+    backend sends its usage when it ends the answer itself. `read_unparsed`: makes the reader for `unparsed_call`,
+    where calls are possible; `salvaged`: the call is one that the backend could not parse.
     """
 
     __slots__ = (
@@ -86,31 +86,31 @@ class Choices:
         self._counts = counts
         self.by_index: dict[int, Choice] = {}
         self.goes_on = False
-        """The client's answer has begun with an earlier one of the backend's."""
+        """This answer continues an earlier one of the backend's, with which the client's answer began."""
         self.patience = 0
         self.read_unparsed: Callable[[], StreamParser] | None = None
         self.salvaged = False
 
-    # -- how far they are ----------------------------------------------------------------------------------------
+    # -- progress ------------------------------------------------------------------------------------------------
 
     @property
     def answers(self) -> list[ChoiceAnswer]:
-        """Their readers."""
+        """The readers of the choices."""
         return [choice.answer for choice in self.by_index.values()]
 
     @property
     def outcome(self) -> AnswerOutcome:
-        """What all of them came to so far."""
+        """The outcome of all choices so far."""
         return AnswerOutcome.of(self.answers)
 
     @property
     def calls(self) -> int:
-        """The calls of all of them so far."""
+        """The number of calls of all choices so far."""
         return sum(answer.message.calls for answer in self.answers)
 
     @property
     def asked(self) -> bool:
-        """Whether the model waits for an answer of the middleware."""
+        """Whether the model waits for a result from the middleware."""
         return any(answer.asked is not None for answer in self.answers)
 
     @property
@@ -120,31 +120,31 @@ class Choices:
 
     @property
     def all_begun(self) -> bool:
-        """Whether each that was asked for has begun."""
+        """Whether each requested choice has begun."""
         return len(self.by_index) >= self._expected
 
     @property
     def all_finished(self) -> bool:
-        """Whether there are any, and the client knows how each ended."""
+        """Whether there are choices, and the client has each one's finish_reason."""
         return bool(self.by_index) and all(choice.finished for choice in self.by_index.values())
 
     @property
     def all_called(self) -> bool:
-        """Whether there are any, and each has a call."""
+        """Whether there are choices, and each has a call."""
         return all_called(self.answers)
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing that the model could still write is wanted, because calls or stop strings ended it."""
+        """Whether the rest of the answer is not needed, because calls or stop strings ended it."""
         choices = self.by_index.values()
         for choice in choices:
             if choice.answer.message.stopped:
                 return self.all_begun and all(other.answer.message.stopped or other.finished for other in choices)
         return False
 
-    def end_after_event(self, received_all: bool) -> bool:  # noqa: FBT001 - told of each event
-        """An event was read: whether the answer is to be ended now, of which nothing more is wanted then. Uses up
-        `patience`. received_all: the backend has ended it.
+    def end_after_event(self, received_all: bool) -> bool:  # noqa: FBT001 - called for each event
+        """Return, after an event, whether to end an answer whose rest is not needed. Uses up `patience`.
+        received_all: the backend has ended it.
         """
         if not self.stopped:
             return False
@@ -152,8 +152,8 @@ class Choices:
         return received_all or self.patience < 0
 
     def unparsed_call(self, error: ToolCallError) -> msgspec.Raw | None:
-        """What a chunk would say of the choice that has begun, to end it with the calls of which an error of the
-        backend's holds the text; None where that has none, or where others have begun.
+        """The `choices` of a chunk that ends the choice with the calls whose text is in the backend's error; None where
+        the error has none, or where other calls have begun.
         """
         read, answers = self.read_unparsed, self.answers
         if read is None or len(answers) != 1 or self.all_finished:
@@ -172,10 +172,10 @@ class Choices:
         self.salvaged = True
         return openai.raw([{"index": next(iter(self.by_index)), "delta": delta, "finish_reason": "stop"}])
 
-    # -- what a chunk says ---------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------------
 
     def read(self, fields: Fields) -> Part | None:
-        """A choice of a chunk, read by its parser; None after the end of that choice."""
+        """Read a choice of a chunk; None after the end of that choice."""
         index = openai.read_value(fields.get("index"))
         unchanged = isinstance(index, int)
         if not isinstance(index, int):
@@ -208,7 +208,7 @@ class Choices:
                 reason = None
         part.unchanged = part.unchanged and reason == told
         if reason is not None and (answer.message.extras or answer.stop_reason or (part.text and answer.message.calls)):
-            part.unchanged = False  # behind calls, a delta that finishes is empty
+            part.unchanged = False  # after calls, the delta with the finish_reason is empty
         if not choice.has_role and openai.is_null(part.delta.get("role")):
             part.unchanged = False
         if bytes(part.delta.get("content", b"")) == b'""':
@@ -220,7 +220,7 @@ class Choices:
         return part
 
     def read_message(self, fields: Fields, message: Fields, text: str, index: int) -> Part:
-        """A choice of a whole answer, whose content is `text`. Raises ToolCallError where it is none for the client."""
+        """Read a choice of a non-streaming answer with content `text`. Raises ToolCallError where it has a fault."""
         broken = openai.broken_choice(fields)
         choice = self._choice(index, broken)
         choice.answer.wait_for_all()
@@ -235,7 +235,7 @@ class Choices:
         return part
 
     def _take(self, part: Part) -> None:
-        """Read the delta or message of a part. What is left of it is passed on."""
+        """Read the delta or message of a part. `part.delta` keeps the fields that are passed on."""
         answer, delta, text = part.choice.answer, part.delta, part.text
         if self._counts:
             part.beside = self._usage.wrote_beside(delta, part.index)
@@ -246,7 +246,7 @@ class Choices:
         if answer.reads_reasoning:
             reasoning, rest, same = answer.take_reasoning(delta, text)
             if rest is not delta:
-                part.may_repeat = False  # it may go on as content, and that ends the reasoning
+                part.may_repeat = False  # the next chunk may have content, which ends the reasoning
                 part.beside, delta = True, rest
             part.unchanged = part.unchanged and same
         calls: list[Any] = []
@@ -257,7 +257,7 @@ class Choices:
         part.delta, part.ops = delta, reasoning + ops
 
     def _finish(self, part: Part, told: str | None) -> str:
-        """End the choice of a part. told: why, as the backend says. Returns the true finish_reason."""
+        """End the choice of a part. told: the backend's finish_reason. Returns the true one."""
         last, reason = part.choice.answer.finish(told)
         part.ops += last
         part.unchanged = part.unchanged and not last
@@ -266,7 +266,7 @@ class Choices:
         return reason
 
     def _choice(self, index: int, broken: ToolCallError | None) -> Choice:
-        """The choice of this index. Raises `broken` where nothing of it has begun."""
+        """The choice of this index, created where it is new. Raises `broken` for a new one."""
         choice = self.by_index.get(index)
         if choice is None:
             if broken is not None:
@@ -275,9 +275,9 @@ class Choices:
         return choice
 
     def _empty(self, choice: Choice, delta: Fields, *, silent: bool) -> tuple[Fields, bool]:
-        """A delta whose content is empty, and whether it may open an answer. silent: nothing else is said.
+        """Return a delta with empty content, changed if need be, and whether it may open an answer.
 
-        Nothing empty stands behind calls, and nothing at all is the content of an answer that has only these.
+        silent: the part has nothing else. After calls no empty content is emitted; an answer of calls alone has null.
         """
         answer = choice.answer
         if answer.message.calls:
@@ -285,15 +285,15 @@ class Choices:
         if not silent or not answer.policy.chat.offers_tools:
             return delta, False
         if self._expected > 1 and not choice.has_role:
-            # Of several choices none waits for what another one says.
+            # With several choices, none is held until another one has text.
             choice.owes_content = True
             return {**delta, "content": openai.NULL}, False
         return delta, self._expected == 1
 
     def end(self, index: int, *, lost: bool, failed: ToolCallError | None) -> tuple[Part, ToolCallError | None]:
-        """The stream ends in the middle of this choice: what was held back of it, and the fault that this brings.
+        """End this choice with the stream. Return what was held back of it, and the fault of the answer, if any.
 
-        lost: the backend went away, and the choice is not finished. failed: why the answer cannot go on, if it cannot.
+        lost: the backend disconnected, and the choice is not finished. failed: why the answer cannot continue.
         """
         choice = self.by_index[index]
         ops, reason = choice.answer.finish(None, lost=lost)
@@ -307,7 +307,7 @@ def take_calls(message: Fields, native: NativeCalls) -> tuple[list[Any], Fields]
     """The backend's own calls in a delta or message, and the rest of it."""
     rest = {name: value for name, value in message.items() if name not in CALLS}
     if not native.asked and all(bytes(message.get(name, b"null")) in _NO_CALLS for name in CALLS):
-        return [], message  # a text backend may say so
+        return [], message  # a backend that was given no tools may send them empty
     calls = openai.read_value(message.get("tool_calls"))
     if calls and isinstance(calls, list | dict):
         return calls if isinstance(calls, list) else [calls], rest
@@ -316,21 +316,21 @@ def take_calls(message: Fields, native: NativeCalls) -> tuple[list[Any], Fields]
 
 
 def speaks(part: Part) -> bool:
-    """Whether it holds text, reasoning or a call: more than a role or an end."""
+    """Whether a part holds text, reasoning or a call: more than a role or a finish_reason."""
     beside = any(name not in _SILENT and not openai.is_null(value) for name, value in part.delta.items())
     return beside or bool(part.ops) or openai.is_odd_content(part.delta)
 
 
 def is_plain(ops: list[Op], text: str) -> bool:
-    """Whether the client gets just the text that came."""
+    """Whether the operations emit exactly the text that was read."""
     return not ops if not text else len(ops) == 1 and type(only := ops[0]) is Content and only.text == text
 
 
 class ChunkHead:
-    """What every chunk of a stream says beside its choices (`id`, `object`, `created`, `model`).
+    """The fields of every chunk beside its choices (`id`, `object`, `created`, `model`).
 
-    head: our own words for a backend that leaves some of it out; None where it says all of it. begun: what the client
-    was told in an answer of the backend's that this one goes on.
+    head: values for fields that the backend omits; None to add none. begun: the values that the client received in an
+    earlier answer of the backend's, which this one continues.
     """
 
     __slots__ = ("_begun", "_head", "fills")
@@ -339,10 +339,10 @@ class ChunkHead:
         self._head = head
         self._begun = begun
         self.fills = begun is not None
-        """A chunk does not leave as it came: the backend leaves something out, or says it in other words."""
+        """Chunks are changed: the backend omits some of the fields, or has other values than `begun`."""
 
     def read(self, event: ServerEvent, data: bytes) -> tuple[ServerEvent, bytes, Fields | None]:
-        """An event of this data, valid and complete: the event, its data, and its fields, None where it has none."""
+        """Make an event valid and complete. Return it, its data, and its fields; None for data without fields."""
         valid = openai.without_constants(data)
         if valid is not data:
             raw = event.raw.replace(data, valid) if data in event.raw else openai.event(valid)
@@ -354,13 +354,13 @@ class ChunkHead:
         return event, data, top
 
     def filled(self, top: Fields) -> Fields:
-        """`top` with what it lacks; the same object where it lacks nothing."""
+        """`top` with its missing fields; the same object where none is missing."""
         if self._begun is not None and not openai.is_error(top):
             return {**top, **self._begun}
         head = self._head
         if head is None or not (missing := openai.missing(head, top)):
             return top
-        if not self.fills:  # what the backend does say stays the same in all chunks
+        if not self.fills:  # the fields that the backend does send keep their value in all chunks
             self.fills = True
             self._head = {**head, **{name: top[name] for name in head if name not in missing}}
         return {**missing, **top, **missing}
@@ -368,7 +368,7 @@ class ChunkHead:
 
 _NO_FIELDS: Fields = {}
 MAX_UNLIKE = 16
-"""Chunks in a row of which none was like the one before: then none is remembered any more, for it costs to do so."""
+"""After so many chunks in a row that do not repeat the one before, no template is learned, to save its cost."""
 
 
 class TypedDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -384,7 +384,7 @@ class TypedDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class TypedChoice(msgspec.Struct, gc=False):
-    """A choice that goes on. What stands beside, such as logprobs, is the client's alone."""
+    """A choice that continues. Other fields, such as logprobs, are not read here."""
 
     index: int
     delta: TypedDelta
@@ -392,7 +392,7 @@ class TypedChoice(msgspec.Struct, gc=False):
 
 
 class TypedChunk(msgspec.Struct, gc=False):
-    """A chunk that holds some text and nothing else. What stands beside is the client's alone."""
+    """A chunk that holds some text and nothing else. Other fields are not read here."""
 
     choices: tuple[TypedChoice]
     usage: None = None
@@ -400,8 +400,8 @@ class TypedChunk(msgspec.Struct, gc=False):
 
 
 read_by_type: Callable[[bytes], TypedChunk] = msgspec.json.Decoder(TypedChunk).decode
-"""Reads a chunk that holds some text and nothing else, as most of an answer do: for streams in which no two of them
-are alike, because each has logprobs or another number beside its text. Raises one of `openai.FAILURES` for others.
+"""Reads a chunk that holds some text and nothing else, as most chunks do: for streams in which no two chunks are
+alike, because each has logprobs or another number beside its text. Raises one of `openai.FAILURES` for others.
 """
 
 Frame = tuple[bytes, bytes]
@@ -412,11 +412,11 @@ _encode = msgspec.json.encode
 
 
 class Template:
-    """A chunk that others may resemble in all but their text.
+    """A chunk that others may repeat in all but their text.
 
-    data: of the chunk; one that was told by its type is a template of itself. Else around, middle: as of a `Shape`.
-    part: what the chunk says of its choice, beside the fields `top`. shell: the event that is emitted, around its
-    delta. met: another one fitted. silent: no event is emitted for a chunk of whose text nothing is emitted yet.
+    data: of the chunk; one that was read by its type is its own template. Otherwise around, middle: as of a `Shape`.
+    part: the choice of the chunk, beside the fields `top`. shell: the emitted event around its delta. met: another
+    chunk fitted. silent: no event is emitted for a chunk none of whose text is emitted yet.
     written: the JSON string that `text_of` read last.
     """
 
@@ -439,7 +439,7 @@ class Template:
         self.data = data
 
     def read(self) -> tuple[Part, Shell]:
-        """Read what has not been read of the chunk. Then `top` is known, too."""
+        """Read the rest of the chunk. Sets `top`, too."""
         part, shell = self.part, self.shell
         if part is None:
             self.top = openai.read_object(self.data) or {}
@@ -451,9 +451,9 @@ class Template:
         return part, shell
 
     def text_of(self, raw: bytes) -> str | None:
-        """The text of an event that fits, else None."""
+        """The text of an event that fits the template; None for any other."""
         written = raw[self.middle]
-        if written.join(self.around) != raw:  # quicker than to look at both ends
+        if written.join(self.around) != raw:  # faster than comparing both ends
             return None
         self.written = written
         try:
@@ -462,9 +462,9 @@ class Template:
             return None
 
     def filled(self, op: Op, read: str) -> bytes | None:
-        """The event for a piece of text or of a call's arguments, where a chunk of this template became one before.
+        """The event for a piece of text or of a call's arguments; None where this template has no frame for it.
 
-        read: what `text_of` read last. A piece that is all of it leaves as it was written.
+        read: what `text_of` read last. A piece that is all of it keeps its bytes.
         """
         if type(op) is Arguments and op.index == self.arguments_index:
             before, after = self.arguments_frame
@@ -478,7 +478,7 @@ class Template:
         return before + (_encode(text) if text.isascii() else openai.encode(text)) + after
 
     def expect(self, op: Op, frame: Frame | None, *, silent: bool) -> None:
-        """Remember the frame of an operation: more chunks become one like it. silent: nothing stands beside it."""
+        """Remember the frame of an operation for later chunks. silent: its choice has no other fields."""
         if frame is None or self.part is None or not self.part.delta.keys() <= {"content", "role"}:
             return
         if type(op) is Content:
@@ -490,24 +490,24 @@ class Template:
 
 
 class Templates:
-    """The template of one stream. `last`: that of the last chunk that was read in full, if another may be like it."""
+    """The template of one stream. `last`: of the last chunk that was read in full, if others may repeat it."""
 
     __slots__ = ("_unlike", "_untyped", "are_useless", "last")
 
     def __init__(self) -> None:
         self.last: Template | None = None
         self.are_useless = False
-        """No two chunks of this stream are alike. They are told by their type then, while that goes."""
+        """No two chunks of this stream are alike: they are read by their type, as long as that works."""
         self._unlike = 0  # chunks in a row that did not fit the template
-        self._untyped = 0  # those of them that could not be read by their type either
+        self._untyped = 0  # chunks in a row that could not be read by their type either
 
     def find(self, raw: bytes) -> tuple[Template, str] | None:
-        """The template, and the text of the event `raw`, if that fits it."""
+        """The template and the text of the event `raw`, if it fits; None else."""
         last = self.last
         return None if last is None or (text := last.text_of(raw)) is None else (last, text)
 
     def read_typed(self, data: bytes, choices: Mapping[int, Choice]) -> tuple[Template, str] | None:
-        """A chunk of the data that holds text alone, told by its type, and its text; None for any other."""
+        """Read a chunk that holds text alone by its type. Return its own template and its text; None for any other."""
         try:
             typed = read_by_type(data).choices[0]
         except openai.FAILURES:
@@ -515,14 +515,14 @@ class Templates:
             self.are_useless = self._untyped < MAX_UNLIKE
             return None
         choice, text = choices.get(typed.index), typed.delta.content
-        # What comes in its reasoning field has to end first.
+        # The text must first end the input of the reasoning field.
         if choice is None or choice.finished or not text or choice.answer.reads_reasoning:
             return None
         self._untyped = 0
         return Template(choice, typed.index, data), text
 
     def learn(self, event: ServerEvent, part: Part, top: Fields) -> None:
-        """Remember the chunk of `event` as the template: more of the answer looks like it."""
+        """Remember the chunk of `event` as the template for later chunks."""
         if self.last is not None:
             self._unlike = 0 if self.last.met else self._unlike + 1
         content, data = part.delta.get("content"), event.data
@@ -538,6 +538,6 @@ class Templates:
                 self.last = made
 
     def forget(self, index: int) -> None:
-        """What comes next of a choice is not to be taken for more of the same."""
+        """Forget the template where it is of this choice: its next chunk may differ."""
         if self.last is not None and self.last.index == index:
             self.last = None

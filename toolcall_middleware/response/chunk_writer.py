@@ -1,8 +1,8 @@
 """Emits a chat stream: content and tool_call deltas, finish reasons, one `[DONE]`. An `Emitter` (stream.py).
 
-An operation on the client's message is a delta: today's `tool_calls`, or the deprecated form. A chunk in which nothing
-is to be changed leaves with its own bytes. What is changed keeps its unknown fields: those of the chunk stay on each
-chunk made from it, those of its choice (logprobs, token ids) and of its delta leave once.
+An operation on the client's message becomes a delta, with `tool_calls` or the deprecated `function_call`. An unchanged
+chunk is emitted with its own bytes. A changed chunk keeps its unknown fields: the chunk's own are on each chunk made
+from it; those of its choice (logprobs, token ids) and of its delta are emitted once.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class ChatEmitter:
         self.fault: ToolCallError | None = None
         self._usage = usage
         self._include_usage = chat.include_usage
-        self._usage_event = b""  # the backend's own, if it can go to the client as it is
+        self._usage_event = b""  # the backend's own, if it can be emitted unchanged
         self._legacy = chat.legacy
         self._as_object = settings.arguments_as_object
         self._reasoning_field = settings.reasoning_field or "reasoning"
         self.top: Fields = {}
-        self._last: Template | None = None  # of the last chunk, where `top` is not what that holds
-        # The chunk that opens an answer with a role and empty content: held until it shows whether that is text. An
+        self._last: Template | None = None  # of the last chunk, where `top` is not that chunk's
+        # The chunk that opens an answer with a role and empty content is held until the answer has text or a call. An
         # answer of calls alone has `content: null`, streamed or whole; one of text keeps the bytes of its first chunk.
-        self._held_for: Choice | None = None  # it waits for what is said first, and so does all that follows it
+        self._held_for: Choice | None = None  # it waits for text or a call, and so do all later chunks
         self._as_it_came: list[bytes] = []
         self._with_null: list[bytes] = []
 
@@ -61,7 +61,7 @@ class ChatEmitter:
         if len(ops) == 1 and goes_on:
             left = _repeated(raw, template, text, ops[0])
         elif is_plain(ops, text):
-            left = raw if text or not template.answer.message.calls else b""  # nothing is no content after calls
+            left = raw if text or not template.answer.message.calls else b""  # empty content is not emitted after calls
         elif template.silent and text and not ops and goes_on and template.top is self.top:
             return
         if left is not None:
@@ -86,7 +86,7 @@ class ChatEmitter:
         choice, begins = part.choice, self._held_for is None
         if not part.opens or (choice.has_role and begins):
             return False
-        if len(self._as_it_came) >= _MOST_HELD:  # an answer that goes on to say nothing is emitted as it comes
+        if len(self._as_it_came) >= _MOST_HELD:  # such an answer is no longer held
             self.gate.said = True
             return False
         if begins:
@@ -160,7 +160,7 @@ class ChatEmitter:
         )
 
     def put(self, part: Part, out: list[bytes], *, shell: Shell | None = None, news: bool = False) -> None:
-        """Chunks for what a part has become. `shell`: of its fields. `news`: its chunk's own fields must leave."""
+        """Emit chunks for a part. `shell`: of its fields. `news`: its chunk's own new fields must be emitted."""
         choice, fields, reason = part.choice, part.fields, part.reason
         top = self.head()
         rest = {name: value for name, value in part.delta.items() if name != "content" or not part.text}
@@ -171,7 +171,7 @@ class ChatEmitter:
             choice.has_role = True
         bare = {"index": fields["index"]}
         if shell is None:
-            # A finish_reason has a chunk of its own, and what stands beside it goes there.
+            # A finish_reason has its own chunk, which also holds the other fields of the choice.
             shell = Shell(top, bare if reason is not None else fields)
         for number, op in enumerate(part.ops):
             delta = self._delta(op)
@@ -185,7 +185,7 @@ class ChatEmitter:
                     delta = (_encode({**rest, **made}),)
             elif number == 1:
                 shell = Shell(top, bare)
-            # In parts: a whole call may be long, and is joined once.
+            # In parts, because a whole call may be long: it is joined once.
             out += (shell.before, *delta, shell.after)
         if not part.ops:
             extras = reason is None and says_beside(fields)
@@ -227,7 +227,7 @@ class ChatEmitter:
             case Arguments(_, text):
                 before, after = self._around_arguments(op)
                 if self._as_object and not op.custom:
-                    # They are complete: a call leaves at its end then. A lone surrogate stays an escape.
+                    # Such a call is emitted once complete, so this is all of it. A lone surrogate stays an escape.
                     return before, openai.one_line(text.encode("utf-8", "backslashreplace")), after
                 return before, openai.encode(text), after
             case Content(text):
@@ -245,10 +245,10 @@ class ChatEmitter:
 
 
 def _repeated(raw: bytes, template: Template, text: str, op: Op) -> bytes | None:
-    """The event for a chunk that repeats the last one, where `op` is all that was read of its text."""
+    """The event for a chunk that repeats the last one, where its text gave the one operation `op`."""
     return raw if type(op) is Content and op.text == text else template.filled(op, text)
 
 
 def says_beside(fields: Fields) -> bool:
-    """Whether a chunk's choice says something beside its delta."""
+    """Whether a chunk's choice has fields beside its delta."""
     return any(name not in _OWN_FIELDS and not openai.is_null(value) for name, value in fields.items())

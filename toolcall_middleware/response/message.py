@@ -1,6 +1,6 @@
-"""What the events of one choice make of the client's message: its text, calls and reasoning, and what is refused.
+"""Turns the events of one choice into the client's message: text, calls and reasoning. Refuses calls.
 
-Here is decided which call gets which index and id, what becomes of text beside calls, and when generation may stop.
+This module assigns indexes and ids to calls, keeps or drops text beside calls, and decides when generation may stop.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ALWAYS = (
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """`field` with what there is to warn of. `notes` are the request's own warnings, such as of its tool results."""
+    """The operator's extension `field` for warnings. `notes` are the request's own, such as on its tool results."""
 
     field: str
     notes: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Extension:
     def of(
         self, warnings: Sequence[str], calls: Iterable[FinishedCall] = (), no_call: NoCall | None = None
     ) -> dict[str, Any]:
-        """`{field: {"warning": text}}`; a general caution where nothing else is to be said.
+        """`{field: {"warning": text}}`; a general caution where there is no other warning.
 
         calls: those with an outcome that is not clean are counted under `outcomes`. no_call: why the answer holds no
         call; it is said in place of a warning.
@@ -69,7 +69,7 @@ class Extension:
 
 
 class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What rules one choice: the settings that hold for the request, and facts of the request and of the attempt."""
+    """The policy for one choice: the settings of the request, and facts of the request and of the attempt."""
 
     chat: ChatRequest
     settings: Settings = Settings()
@@ -78,18 +78,18 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     native: bool = False
     """The backend was given the tools: its calls have ids."""
     check: Callable[[str, str], list[str]] | None = None
-    """What is wrong with a finished call, given its name and arguments."""
+    """Returns the faults of a finished call, given its name and arguments."""
     strict: frozenset[str] = frozenset()
     """Tools whose calls are refused under every setting where they do not fit."""
     held: frozenset[str] = frozenset()
-    """Those of them whose calls are emitted after that check, and not while they are written."""
+    """The strict tools whose calls are emitted only after that check, not while they stream."""
     extension: Extension | None = None
     full: Callable[[], bool] | None = None
     """Whether the model has written about as many tokens as the request allows."""
     coerce: Callable[[str], Coercion | None] | None = None
-    """What gives the arguments of a tool's call the types of its schema; None where there is nothing to do."""
+    """Makes the `Coercion` of a call by its tool's name; it gives None where the schema has nothing to coerce."""
     report: CallReport | None = None
-    """Who is told of finished calls."""
+    """Receives finished calls."""
     offered: Collection[str] | None = None
     """The names that may be called; None for all."""
     near_misses: FindNearMisses | None = None
@@ -143,11 +143,11 @@ class Source(enum.IntEnum):
     NATIVE = 1  # the backend's own calls
     REASONING = 2  # its reasoning field
     CHANNEL = 3  # a reasoning channel in the text
-    ENDED_IN = 4  # a thought that was never closed, whose text has left
+    ENDED_IN = 4  # a thought that was never closed, whose text was already emitted
 
 
 class Message:
-    """Events in, operations out. stopped: nothing more is wanted of the model, where `fault` is set because of that."""
+    """Events in, operations out. stopped: no more input is read; `fault` is the reason, where the model made one."""
 
     __slots__ = (
         "_ids", "_policy", "_prose_size", "_reasoning", "broken", "call", "calls", "calls_in_reasoning",
@@ -159,9 +159,9 @@ class Message:
         self._reasoning = reasoning
         self.stops = StopFinder(policy.chat.stop) if policy.chat.stop else None
         """Finds the client's stop strings."""
-        self._ids: set[str] = set()  # those of the calls so far; an engine may give all calls the same
+        self._ids: set[str] = set()  # ids of the calls so far; an engine may give all calls the same id
         self.prose: list[str] = []
-        """Text that waits for the first call, because it is dropped, or lost to a retry, where calls come."""
+        """Text held until the first call, which may drop it; a retry discards it."""
         self._prose_size = 0  # in characters
         self.seen = SeenText(policy.near_misses)
         """The text so far, which `end` looks at."""
@@ -169,10 +169,10 @@ class Message:
         self.call: OpenCall | None = None
         """The open call."""
         self.source = Source.TEXT
-        """Where the events at hand were read, and so the open call."""
+        """Where the current events, and so the open call, were read."""
         self.refused = False  # the last call went out as text
-        self.broken = False  # a call ended in a value, though the model ended by itself
-        self.limited = False  # the model did not end by itself: where the text ends is nobody's fault
+        self.broken = False  # a call ended inside a value, though the model ended by itself
+        self.limited = False  # the model did not end by itself: a call cut off at the end is not a fault
         self.calls = 0
         self.calls_in_reasoning = 0
         self.stopped = False
@@ -182,19 +182,19 @@ class Message:
 
     @property
     def extras(self) -> dict[str, Any]:
-        """What stands beside the choices of an answer with calls: the operator's extension field."""
+        """The operator's extension field, sent beside the choices of an answer; empty where there is nothing to say."""
         extension = self._policy.extension
         if extension is None or not (self.calls or self.no_call):
             return {}
         return extension.of(self.warnings, self.outcomes.finished, self.no_call)
 
     def keep_reasoning(self, text: str, source: Source, ops: list[Op]) -> None:
-        """Reasoning that is no call stays reasoning, in the field that it came in."""
+        """Emit reasoning that is not a call in the field that held it."""
         reader = self._reasoning
         ops.append(ReasoningText(text, reader.names if reader is not None and source is Source.REASONING else ()))
 
     def apply(self, events: list[Event]) -> list[Op]:
-        """Events of one source."""
+        """Return the operations for events of one source."""
         ops: list[Op] = []
         for event in events:
             if self.stopped:
@@ -211,7 +211,7 @@ class Message:
                     self._end(event, ops)
                 case Reasoning(text, markup, channel):
                     if self._policy.settings.reasoning_field is None and not channel:
-                        # Where calls are read in thoughts, these are as other text.
+                        # Where calls are read in thoughts, a thought is treated as other text.
                         self._text(text, ops, thought=self._reasoning is None)
                     elif not markup:
                         ops.append(ReasoningText(text))
@@ -222,14 +222,14 @@ class Message:
                 case UnknownCall(name):
                     self.outcomes.refuse(name)
                 case Malformed(raw, _, name):
-                    # Only told where the setting makes it an error.
+                    # Emitted only where the setting makes an unknown tool an error.
                     self.outcomes.refuse(name or "")
                     message = f"The model called {name!r}, which is not among the tools of the request: "
                     self._refuse("unknown_tool_call", message + raw[:_MAX_SHOWN], raw, at="name")
         return ops
 
     def refuse_size(self, name: str) -> None:
-        """The arguments of the call at hand take more than they may."""
+        """Refuse the current call: its arguments exceed their limit."""
         begun = self.call is not None and self.call.parts is None
         limit = self._policy.settings.max_arguments_bytes
         message = f"The arguments of the model's call of {name!r} exceed max_arguments_bytes ({limit})."
@@ -241,7 +241,7 @@ class Message:
     def _refuse(
         self, code: str, message: str, written: str = "", *, at: str | None = None, begun: bool = False
     ) -> None:
-        """End the answer. at: where in the call at hand; begun: the client has its name already."""
+        """End the answer with a fault. at: where in the current call. begun: the client already has the call's name."""
         param = None if at is None else f"tool_calls[{self.calls - begun}].function.{at}"
         self.fault = _fault(code, message, param)
         self.fault.written = written
@@ -256,12 +256,12 @@ class Message:
         self._show(text, ops, thought=thought)
 
     def end(self, *, cut: bool, thinks: bool) -> None:
-        """The answer is over: settle why it holds no call. cut, thinks: see `SeenText.why_no_call`."""
+        """The answer is over: set `no_call`. cut, thinks: see `SeenText.why_no_call`."""
         called, cut, report = self.calls > 0, cut or self.broken, self._policy.report
         self.no_call = self.seen.why_no_call(self.outcomes, report, called=called, cut=cut, thinks=thinks)
 
     def flush_stops(self, ops: list[Op]) -> None:
-        """A call begins, or the text ends: what could still have become a stop string is none."""
+        """A call begins, or the text ends: emit the text held back as the possible beginning of a stop string."""
         if self.stops is not None:
             self._show(self.stops.flush(), ops)
 
@@ -281,7 +281,7 @@ class Message:
             ops.append(Content(text))
 
     def release_prose(self, ops: list[Op]) -> None:
-        """The text that waits is emitted, if there is any."""
+        """Emit the held prose, if any."""
         if self.prose:
             ops.append(Content("".join(self.prose)))
             self.prose.clear()
@@ -319,7 +319,7 @@ class Message:
             call.parts = Gathered()
 
     def _waits_behind(self, name: str) -> bool:
-        """Whether a call of this name, that would stream if it were the first, waits for its end."""
+        """Whether a later call of this name is held until its end although it would stream as the first call."""
         policy = self._policy
         return (
             policy.holds_later
@@ -340,12 +340,12 @@ class Message:
         self.calls_in_reasoning += self.source in (Source.REASONING, Source.ENDED_IN)
 
     def add_arguments(self, text: str) -> list[Op]:
-        """More of the open call's arguments."""
+        """Read more of the open call's arguments."""
         call = self.call
         assert call is not None  # noqa: S101 - the parser's order of events
         call.room -= len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         if call.room < 0:
-            # In pieces the first of them would have shown what the arguments are before they were too many.
+            # In small pieces, the first shows whether the arguments are an object before they exceed the limit.
             if call.begun or call.parts is not None or self._begins_object(call, text):
                 self.refuse_size(call.name)
             return []
@@ -366,18 +366,18 @@ class Message:
         return [Arguments(self.calls - 1, text)]
 
     def _begins_object(self, call: OpenCall, text: str) -> bool:
-        """Whether arguments that leave at once may: they are an object's, or only white space so far."""
+        """Whether arguments that stream may be emitted: they begin an object, or are only white space so far."""
         start = text.lstrip()[:1]
         call.begun = start == "{"
         if not start or call.begun:
             return True
-        # There is nothing to repair, and the client has the call's name already.
+        # This cannot be repaired, and the client already has the call's name.
         self._malformed(call, "a JSON object", text, begun=True)
         self.outcomes.end(call.name)
         return False
 
     def _malformed(self, call: OpenCall, what: str, written: str, *, begun: bool = False) -> None:
-        """Refuse a call whose arguments are not `what` they should be."""
+        """Refuse a call whose arguments are not `what`, such as "a JSON object"."""
         self.outcomes.note(CallOutcome.MALFORMED, "arguments")
         message = f"The arguments of the model's call of {call.name!r} are not {what}: {written[:_MAX_SHOWN]}"
         self._refuse("malformed_tool_arguments", message, written, at="arguments", begun=begun)
@@ -406,7 +406,7 @@ class Message:
         self.outcomes.end(call.name)
 
     def _judge(self, call: OpenCall, event: CallEnd, ops: list[Op]) -> None:
-        """Whether a call that is over is one for the client."""
+        """Emit a finished call that was held, or refuse it, or show it as text. One that streamed is only checked."""
         passed = call.passed if event.complete else None
         if passed is not None and not self._fits(call.name, passed.take(), event.raw, begun=True):
             return
@@ -422,7 +422,7 @@ class Message:
                     return
                 malformed = "error" if verbatim else "repair"
             if event.complete and not free and not written.lstrip().startswith("{"):
-                # JSON, but no object; there is nothing to repair.
+                # JSON, but not an object; this cannot be repaired.
                 kept, malformed, what = False, "error" if malformed == "repair" else malformed, "a JSON object"
             else:
                 kept = malformed == "repair" or not event.repaired
@@ -448,10 +448,10 @@ class Message:
         self._follow(call, event)
 
     def _follow(self, call: OpenCall, event: CallEnd) -> None:
-        """A call has left: whether anything may leave behind it."""
+        """A call was emitted: decide whether anything may be emitted after it."""
         self.refused = False
         if not event.complete and not self.limited:
-            # It has left, and what came behind could be taken for the rest of it.
+            # The cut call was emitted: a client could take later output for the rest of it.
             self.broken = self.stopped = True
         parallel = self._policy.chat.choice.parallel
         most = self._policy.settings.max_tool_calls if parallel else 1
@@ -461,10 +461,10 @@ class Message:
                 self.warnings.append(f"max_tool_calls is {most}: the answer was ended after the call of {call.name!r}")
 
     def _forward(self, call: OpenCall, verbatim: str, written: str, event: CallEnd, ops: list[Op]) -> bool:
-        """Let malformed arguments leave as the model wrote them, if they may. written: what was made of them."""
+        """Emit malformed arguments as the model wrote them, if allowed. written: the repaired arguments."""
         policy = self._policy
         checks = policy.check is not None and policy.refuses_misfits_of(call.name)
-        # What the token limit cut is nobody's fault, and of what is no object a check cannot say anything.
+        # A call that the token limit cut is not a fault, and only an object can be checked.
         readable = event.complete and written.lstrip().startswith("{")
         if policy.settings.arguments_as_object or (not event.complete and self.limited) or (checks and not readable):
             return False
@@ -480,9 +480,9 @@ class Message:
         return True
 
     def _fits(self, name: str, arguments: str, raw: str, *, written: str = "", begun: bool = False) -> bool:
-        """Whether a finished call may be emitted. What does not fit its schema is a warning, or the call is refused.
+        """Whether a finished call may be emitted. A misfit with its schema is a warning, or the call is refused.
 
-        written: the arguments as the model wrote them, where these are others. begun: the call was emitted unchecked.
+        written: the arguments as the model wrote them, where they differ. begun: the call was emitted unchecked.
         """
         faults = self._policy.check(name, arguments) if self._policy.check is not None else []
         if not faults:

@@ -2,7 +2,7 @@
 
 Engines' streaming parsers forget `index`, `id` or `type`, split, repeat or cut the name, send arguments as an object,
 twice, encoded twice, or not at all, interleave calls, and forget the last brace. Each fault has a test that names the
-engine's issue. What is right passes as it is.
+engine's issue. Correct calls pass unchanged.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ..wire import openai
 
 _OWN_FIELDS = frozenset({"index", "id", "type", "function", "custom", "name", "arguments"})
 _MAX_FENCE = 32  # characters of a fence's first line
-_MIN_REPEATED = 8  # characters of arguments that are too many to be repeated by chance
-_MAX_COMPARED = 4096  # characters of arguments that are looked at for a repetition
-_OPENINGS = frozenset({"{", '{"'})  # no object begins with either twice, but where a key is a brace
+_MIN_REPEATED = 8  # characters of arguments; a repetition this long is not chance
+_MAX_COMPARED = 4096  # characters of arguments that are compared to find a repetition
+_OPENINGS = frozenset({"{", '{"'})  # an object begins with either twice only where a key is a brace
 _NAMESPACE = "functions."
 _FORWARD = ParserOptions(unknown_tool="forward")
 
@@ -33,39 +33,39 @@ class _Call:
     """A call of the backend."""
 
     key: Any
-    """Its index, or an object of its own where its first delta has none."""
+    """Its index, or a unique object where its first delta has no index."""
     number: int = 0
     """Its place among the calls of the choice."""
     id: str | None = None
     name: str = ""
     started: bool = False
-    """Its start was put out, or it was refused."""
+    """Its start was emitted, or it was refused."""
     refused: bool = False
     unreadable: bool = False
-    """It was refused because its arguments are no object."""
+    """It was refused because its arguments are not an object."""
     ended: bool = False
     size: int = 0
     """Bytes of its arguments."""
     oversized: bool = False
-    """Its arguments are too large: they are not read any further."""
+    """Its arguments are too large, and are not read further."""
     garbled: bool = False
-    """Something stands behind its arguments that is no repetition of them."""
+    """Text follows its arguments that is not a repetition of them."""
     cumulative: bool = False
     """Each delta repeats all arguments so far."""
     sofar: str = ""
-    """The beginning of its arguments, to tell repetitions by."""
+    """The beginning of its arguments, compared to find repetitions."""
     written: list[str] = field(default_factory=list)
     """Its arguments as the backend wrote them."""
     waiting: list[str] = field(default_factory=list)
-    """Arguments that were read and cannot leave yet."""
+    """Arguments that were read and cannot be emitted yet."""
     lead: str = ""
-    """The beginning of its arguments while that may be a code fence, which is left out."""
+    """The beginning of its arguments while it may be a code fence, which is removed."""
     reader: CallArguments | None = None
-    """What reads its arguments, once they have begun."""
+    """Reads its arguments, once they have begun."""
     extra: dict[str, Any] = field(default_factory=dict)
-    """Fields of its deltas that nobody here knows."""
+    """Unknown fields of its deltas."""
 
-    empty: bool = False  # it was opened with `{}`, which is all, or what Anthropic's blocks begin with
+    empty: bool = False  # its arguments began with `{}`: all of them, or how Anthropic's blocks begin
 
     @property
     def done(self) -> bool:
@@ -74,10 +74,10 @@ class _Call:
 
 
 class NativeCalls:
-    """The calls of one choice, in the order of their first delta; one leaves at a time.
+    """The calls of one choice, in the order of their first delta; they are emitted one at a time.
 
     free: any name may be called, because the request has no tools to choose from. asked: the backend was given the
-    tools; else it calls by itself. waits: a call is over when nothing more can come behind its arguments.
+    tools; else it calls unasked. waits: a call ends only when no more input for it can follow its arguments.
     """
 
     __slots__ = (
@@ -100,14 +100,14 @@ class NativeCalls:
         self._waits = waits
         self.asked = asked
         self._most = max_arguments_bytes
-        self.oversized: str | None = None  # the name of a call whose arguments are too large to wait
+        self.oversized: str | None = None  # the name of a call whose arguments are too large to hold
         self._tools = tools
         self._calls: list[_Call] = []
-        # The last call of each index and of each id: a look through all calls for each delta would be quadratic.
+        # The last call of each index and of each id: a search of all calls for each delta would be quadratic.
         self._by_key: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
         self._last_read = -1  # the number of the last call whose arguments have begun
-        self._current = 0  # the call whose events leave
+        self._current = 0  # the number of the call whose events are emitted
 
     @property
     def seen(self) -> list[tuple[str, str]]:
@@ -125,8 +125,8 @@ class NativeCalls:
         return bool(self._calls) and self._calls[-1].reader is not None and not self._calls[-1].done
 
     def feed(self, deltas: list[Any]) -> list[Event]:
-        """The entries of one `delta.tool_calls` (or of a message's `tool_calls`)."""
-        named = False  # an entry of this list has a name: another one is of another call
+        """Read the entries of one `delta.tool_calls` (or of a message's `tool_calls`)."""
+        named = False  # an entry of this list has a name: another name is another call's
         for delta in deltas:
             if isinstance(delta, dict):
                 named = self._delta(delta, named=named)
@@ -135,7 +135,7 @@ class NativeCalls:
     def finish(self, *, cut: bool = False) -> list[Event]:
         """The choice is over: open calls are closed, and repaired unless the answer was cut.
 
-        Nothing leaves behind a call that was cut off: it could be taken for the end of that one.
+        Nothing is emitted after a call that was cut off: a client could take it for the end of that call.
         """
         events = self._leave(over=True)
         for call in self._calls[self._current :]:
@@ -176,7 +176,7 @@ class NativeCalls:
         return named or bool(name)
 
     def _find(self, index: Any, call_id: str | None, name: str, arguments: str, *, named: bool) -> _Call:
-        """The call that a delta belongs to; a new one where it must be."""
+        """The call that a delta belongs to, created where it is new."""
         last = self._calls[-1] if self._calls else None
         found: _Call | None
         if isinstance(index, int):
@@ -192,7 +192,7 @@ class NativeCalls:
                 if found.done and (named or self._is_another(found, call_id, name, arguments)):
                     found = None
             elif found is not None and name:
-                # Without an index: a delta that names a tool begins a call, unless it goes on with an opening.
+                # Without an index, a delta with a name begins a call, unless it continues one that has just opened.
                 begun = found.sofar or named
                 grows = found.name + name in self._tools.by_name or name.startswith(found.name)
                 if found.done or (name != found.name if begun and not named else begun or not grows):
@@ -205,14 +205,14 @@ class NativeCalls:
         return found
 
     def _is_another(self, found: _Call, call_id: str | None, name: str, arguments: str) -> bool:
-        """Whether a delta that has a name and the index of `found` is of another call all the same."""
+        """Whether a delta with a name and the index of `found` still belongs to another call."""
         if call_id and found.id and (call_id != found.id or not found.done):
             return call_id != found.id
         if not found.done:
             names = self._tools.by_name
             return found.name in names and name in names and not name.startswith(found.name)
         if arguments == found.sofar:
-            return False  # all of it once more
+            return False  # the whole call repeated
         return arguments.lstrip().startswith("{") if arguments else name != found.name
 
     def _name(self, call: _Call, name: str) -> None:
@@ -234,7 +234,7 @@ class NativeCalls:
         if call.cumulative or len(sofar) >= _MIN_REPEATED or sofar in _OPENINGS or _is_unique(sofar):
             goes_on = not call.cumulative and (sofar.rstrip().endswith(":") or _closes_a_key(sofar, text))
             if sofar and text.startswith(sofar) and not goes_on:
-                text = text[len(sofar) :]  # all arguments so far again, with what is new
+                text = text[len(sofar) :]  # all arguments so far, repeated, and the new ones
                 call.cumulative = True
         if len(sofar) < _MAX_COMPARED:
             call.sofar = sofar + text
@@ -243,7 +243,7 @@ class NativeCalls:
         call.written.append(text)
         call.size += len(text.encode("utf-8", "surrogatepass"))
         if self._most is not None and call.size > self._most * 8 and self.oversized is None:
-            # They may come as a string in a string, with escapes; what leaves is counted exactly.
+            # They may be doubly encoded, with escapes; the exact limit applies to emitted arguments.
             self.oversized = call.name
             call.oversized = True
             return
@@ -265,7 +265,7 @@ class NativeCalls:
             self._last_read = max(self._last_read, call.number)
         end, out = (0, "") if reader.done else reader.feed(text, 0)
         if reader.done and (behind := text[end:].strip()) and not _begins(call.written, behind):
-            call.garbled = True  # something stands behind the last brace, and no second copy
+            call.garbled = True  # text that is not a second copy follows the last brace
         if reader.stuck:
             out += reader.close()
         if out:
@@ -274,7 +274,7 @@ class NativeCalls:
     # -- events out ----------------------------------------------------------------------------------------------
 
     def _leave(self, *, over: bool) -> list[Event]:
-        """What may leave now: the current call's, and those behind it once it is over."""
+        """Return the events that may be emitted now: the current call's, and later calls' once it is over."""
         events: list[Event] = []
         while self._current < len(self._calls):
             call = self._calls[self._current]
@@ -291,7 +291,7 @@ class NativeCalls:
                     break
                 self._start(call, events)
             self._pass(call, events)
-            # Deltas with an index come in any order; without one, the next call's beginning ends this one.
+            # Deltas with an index arrive in any order; without one, the start of the next call ends this one.
             is_done = call.done and (later or over or not (self._waits or call.empty))
             if is_done or ends:
                 self._end(call, events)
@@ -301,7 +301,7 @@ class NativeCalls:
         return events
 
     def _has_none(self, number: int) -> bool:
-        """Whether a call will have no arguments: those of a later one have begun."""
+        """Whether a call will have no arguments, because those of a later call have begun."""
         return self._calls[number].reader is None and self._last_read > number
 
     def _is_whole(self, name: str) -> bool:
@@ -310,12 +310,12 @@ class NativeCalls:
         return name in names and not any(other != name and other.startswith(name) for other in names)
 
     def _is_part(self, name: str) -> bool:
-        """Whether it is the beginning of a tool's name, and no tool's."""
+        """Whether the name is a proper prefix of a tool's name, and not itself a tool's."""
         names = self._tools.by_name
         return bool(name) and name not in names and any(other.startswith(name) for other in names)
 
     def _offered(self, call: _Call) -> str:
-        """The name of the tool that is meant: an engine may have lost the end of the name, or all of it."""
+        """The name of the tool that the call means: an engine may drop the end of the name, or all of it."""
         names = self._tools.by_name
         bare = call.name.removeprefix(_NAMESPACE)
         if call.name in names or bare in names:
@@ -336,7 +336,7 @@ class NativeCalls:
         return free is None or name in free
 
     def _is_unreadable(self, call: _Call, *, cut: bool) -> bool:
-        """Whether the arguments of a call that starts are known to be no object."""
+        """Whether the arguments of a call that starts are known not to be an object."""
         first, reader = "".join(call.waiting), call.reader
         if reader is not None and reader.done and not first:
             return True  # no value can begin with their first character
@@ -389,7 +389,7 @@ class NativeCalls:
         events.append(CallEnd(complete, repaired, _written(call), written=written))
 
     def _refuse(self, call: _Call, events: list[Event]) -> None:
-        """A call of a name that is not offered, or whose arguments are no object: that one is text."""
+        """Refuse a call of an unknown tool, or one whose arguments are not an object, which becomes text."""
         if not call.name and not call.written:
             return  # an empty entry
         raw = _written(call)
@@ -422,13 +422,13 @@ def _closes_a_key(sofar: str, text: str) -> bool:
 
 
 def _is_unique(sofar: str) -> bool:
-    """Whether valid arguments that have begun like this cannot go on with the same characters once more."""
-    # An object can stand only where a value is due, and in a string its quotes have backslashes.
+    """Whether valid arguments that begin like this cannot continue with the same characters repeated."""
+    # An object can appear only where a value is expected, and in a string its quotes have backslashes.
     return sofar.startswith('{"') and sofar.rstrip()[-1] not in ":[,"
 
 
 def _fits(given: dict[str, Any], schema: Mapping[str, Any]) -> bool:
-    """Whether these are the names of the tool's arguments."""
+    """Whether the given names fit the properties of the tool's schema."""
     properties, required = schema.get("properties"), schema.get("required")
     known = isinstance(properties, dict) and given.keys() <= properties.keys()
     return known and (not isinstance(required, list) or all(name in given for name in required))
@@ -439,6 +439,6 @@ def _text(value: Any) -> str | None:
 
 
 def _written(call: _Call) -> str:
-    """The call as text; the backend has parsed away how the model wrote it."""
+    """The call as JSON text: the backend's parser discarded the text that the model wrote."""
     arguments = "".join(call.written).encode("utf-8", "replace").decode()
     return openai.encode({"name": call.name, "arguments": arguments}).decode()

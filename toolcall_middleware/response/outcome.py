@@ -1,6 +1,6 @@
-"""What became of each call that a model finished: one outcome a call, decided here and nowhere else.
+"""The outcome of each call that a model finished. Only this module decides it.
 
-Whoever changes or refuses a call notes it (`CallOutcomes.note`); of several notes the weightiest is the outcome.
+Code that changes or refuses a call notes it (`CallOutcomes.note`); of several notes the weightiest is the outcome.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _MAX_NAME = 256  # characters in a log
 _ESCAPE = 6
 """Characters of the longest escape of JSON, `\\u0041`."""
 _MAX_REFUSED = 128
-"""Refused calls of one choice that are kept: they leave as text, and no other limit counts them."""
+"""Refused calls of one choice that are kept: they are emitted as text, and no other limit counts them."""
 _PIECES = 512
-"""Pieces of a choice's text that are kept, the last ones: some 2,200 characters of a stream of tokens, in 28 KiB."""
+"""The most last pieces of a choice's text that are kept: about 2,200 characters of a token stream, in 28 KiB."""
 LONGEST_PIECE = 64
-"""Characters of a piece that is kept as it is; `SeenText.add` divides longer ones."""
+"""The most characters of a kept piece; `SeenText.add` divides longer ones."""
 _MOST_TOLD = 4
-"""Near misses of one answer that are logged."""
+"""The most near misses that are logged per answer."""
 
 
 class FindNearMisses(Protocol):
-    """Finds what looks like a call in a text and is none. explains: see `near_misses.places`."""
+    """Finds text that looks like a call but is not one. explains: see `near_misses.places`."""
 
     def __call__(self, text: str, /, *, explains: bool) -> list[NearMiss]: ...
 
@@ -49,7 +49,7 @@ CURES = {
     NoCall.OTHER_FORMAT: "set format to what the model writes: see toolcall-middleware formats",
     NoCall.EMPTY: "start the server without its own tool parser, or set format=json",
 }
-"""What to do about each reason. An answer in words is no fault."""
+"""The remedy for each reason. An answer in prose needs none."""
 
 
 class CallOutcome(enum.StrEnum):
@@ -61,16 +61,15 @@ class CallOutcome(enum.StrEnum):
     COERCED = "coerced"
     """A value was given the type that the schema asks for."""
     REPAIRED = "repaired"
-    """Its arguments were no valid JSON as written."""
+    """Its arguments were not valid JSON as written."""
     IN_REASONING = "in_reasoning"
-    """It was read in the model's reasoning. It is a call where the answer ended in that; in a closed thought it is not.
-    """
+    """It was read in the model's reasoning. In a closed thought it is a call only with `reasoning=parse`."""
     RETRIED = "retried"
     """It came after the model was asked again."""
     INVALID = "invalid"
     """Its arguments do not fit the tool's schema."""
     MALFORMED = "malformed"
-    """Its arguments are no JSON object, and it was refused for that."""
+    """It was refused because its arguments are not a JSON object."""
     CUT = "cut"
     """The text ended inside of it."""
     UNKNOWN_TOOL = "unknown_tool"
@@ -81,7 +80,7 @@ _WEIGHT = {outcome: weight for weight, outcome in enumerate(CallOutcome)}
 
 
 class FinishedCall(msgspec.Struct, frozen=True, gc=False):
-    """A call that is over. `path`: where its fault is, such as `arguments.days`; empty where there is none to name."""
+    """A finished call. `path`: where its fault is, such as `arguments.days`; empty where no place can be named."""
 
     name: str
     outcome: CallOutcome
@@ -90,20 +89,20 @@ class FinishedCall(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class OpenCall:
-    """A call whose end has not come."""
+    """A call that has not ended."""
 
     name: str
     id: str | None
     room: float
     """Bytes that its arguments may still take."""
     parts: Gathered | None = None
-    """The arguments of a call that waits for its end."""
+    """The arguments of a call that is held until its end."""
     extra: dict[str, Any] | None = None
     coercion: Coercion | None = None
     passed: Gathered | None = None
-    """The arguments of a call that streams and is checked all the same."""
+    """The arguments of a call that streams and is also checked at its end."""
     begun: bool = False
-    """An object has begun in its arguments."""
+    """Its arguments have begun an object."""
 
 
 def place_of(path: str) -> str:
@@ -112,9 +111,9 @@ def place_of(path: str) -> str:
 
 
 def malformed_text(event: CallEnd, made: str) -> str:
-    """The arguments of a call that is over as the model wrote them, where they are malformed; else nothing.
+    """The arguments of a finished call as the model wrote them, where they are malformed; else an empty string.
 
-    made: what was made of them. A JSON string that holds them, as OpenAI has it, is read.
+    made: the repaired arguments. A JSON string that holds the arguments, as in OpenAI's API, is decoded.
     """
     if event.complete and not event.repaired and made.lstrip().startswith("{"):
         return ""
@@ -125,12 +124,12 @@ def malformed_text(event: CallEnd, made: str) -> str:
     if isinstance(value, str):
         written = value
         value = _read(value)
-    # An object needs no repair: what did was around it.
+    # A valid object needed no repair: the fault was around it.
     return "" if event.complete and isinstance(value, dict) else written
 
 
 def _read(text: str) -> Any:
-    """`text` as JSON; None where it is none."""
+    """`text` decoded as JSON; None where it is not JSON."""
     try:
         return decode(text)
     except (ValueError, RecursionError):
@@ -138,7 +137,7 @@ def _read(text: str) -> Any:
 
 
 def _read_cut_string(text: str) -> Any:
-    """What the beginning of a JSON string says: half an escape at its end says nothing. None where it is no string."""
+    """The value of the beginning of a JSON string, without a partial escape at its end; None for other text."""
     if not text.startswith('"'):
         return None
     return next(filter(None, (_read(f'{text[: len(text) - cut]}"') for cut in range(_ESCAPE))), None)
@@ -147,8 +146,8 @@ def _read_cut_string(text: str) -> Any:
 class CallReport:
     """The finished calls of one request, over all its attempts, in the order of their ends. Each is logged at INFO.
 
-    model: as the client names it. how: in which mode and format the backend is asked. no_call: why the last attempt's
-    answer holds no call, where it holds none.
+    model: as the client names it. how: the mode and format of the backend's request. no_call: why the last attempt's
+    answer holds no call.
     """
 
     __slots__ = ("calls", "how", "model", "no_call")
@@ -160,7 +159,7 @@ class CallReport:
         self.no_call: NoCall | None = None
 
     def add(self, call: FinishedCall) -> None:
-        """A call is over. The line has neither its arguments nor the prompt."""
+        """Add a finished call and log it. The line has neither its arguments nor the prompt."""
         self.calls.append(call)
         fields = {"tool": call.name[:_MAX_NAME], "outcome": call.outcome.value, "path": call.path[:_MAX_NAME]}
         self.log(logging.INFO, "call", fields)
@@ -179,8 +178,8 @@ class CallReport:
 class CallOutcomes:
     """The outcomes of one choice's calls. One call is open at a time.
 
-    retried: the model was asked again, and this answer is the last. report: who else is told. offered: the names of the
-    tools that may be called; None for all.
+    retried: the model was asked again, and this answer is the last. report: also receives each finished call. offered:
+    the names of the tools that may be called; None for all.
     """
 
     __slots__ = ("_offered", "_outcome", "_path", "_report", "_retried", "finished", "ignored", "refused")
@@ -204,7 +203,7 @@ class CallOutcomes:
             self.note(CallOutcome.RETRIED)
 
     def note(self, outcome: CallOutcome, path: str = "") -> None:
-        """Something happened to the open call."""
+        """Note an outcome of the open call."""
         if _WEIGHT[outcome] > _WEIGHT[self._outcome]:
             self._outcome, self._path = outcome, path
 
@@ -213,16 +212,16 @@ class CallOutcomes:
         self._add(FinishedCall(name, self._outcome, self._path))
 
     def refuse(self, name: str, outcome: CallOutcome = CallOutcome.UNKNOWN_TOOL, path: str = "name") -> None:
-        """A call that is text was finished: its tool is not offered, or its arguments are no object."""
+        """Add a refused call: its tool is not offered, or its arguments are not an object."""
         self.refused += 1
         if self.refused <= _MAX_REFUSED:
             self._add(FinishedCall(name, outcome, path))
-            # To find a name like it takes time.
+            # The search for a similar name takes time.
             if outcome is CallOutcome.UNKNOWN_TOOL and self._report is not None and _log.isEnabledFor(logging.DEBUG):
                 self._report.near_miss(unknown_name(name, self._offered))
 
     def ignore(self, name: str) -> None:
-        """A call stands in a thought that was closed. It is reported, and does not reach the client."""
+        """Add a call in a thought that was closed. It is reported, and is not emitted as a call."""
         self.ignored += 1
         if self.ignored <= _MAX_REFUSED:
             self._add(FinishedCall(name, CallOutcome.IN_REASONING))
@@ -236,16 +235,16 @@ class CallOutcomes:
 
 
 def log_no_call(report: CallReport, reason: NoCall) -> None:
-    """Log a reason at INFO, with its cure and the page that explains it. `prose` is not logged."""
+    """Log a reason at INFO, with its remedy and the page that explains it. `prose` is not logged."""
     if reason in CURES:
         see = f"docs/how-to/no-calls.md#{reason.value}"
         report.log(logging.INFO, "no call", {"no_call": reason.value, "cure": CURES[reason], "see": see})
 
 
 class SeenText:
-    """The end of what one choice says, its thoughts apart, for a look at it when the answer is over.
+    """The last part of one choice's text, without its thoughts, for inspection when the answer is over.
 
-    find: None where no call can come; then nothing is kept. `see` takes a piece of text of at most `LONGEST_PIECE`
+    find: None where no call is possible; then nothing is kept. `see` takes a piece of text of at most `LONGEST_PIECE`
     characters: it is called for each chunk of an answer, so it is the method of a deque.
     """
 
@@ -257,17 +256,17 @@ class SeenText:
         self.see: Callable[[str], None] = self._pieces.append
 
     def add(self, text: str) -> None:
-        """More text, of any length."""
+        """Add text of any length."""
         for at in range(max(len(text) - MAX_LOOKED_AT, 0), len(text), LONGEST_PIECE):
             self._pieces.append(text[at : at + LONGEST_PIECE])
 
     def why_no_call(
         self, outcomes: CallOutcomes, report: CallReport | None, *, called: bool, cut: bool, thinks: bool
     ) -> NoCall | None:
-        """The answer is over: why it holds no call; None where one came (`called`), or none could.
+        """Return why the finished answer holds no call; None where it holds one (`called`), or no call is possible.
 
-        cut: the answer was. thinks: it holds reasoning. What looks like a call is logged at DEBUG, unless it was told
-        as a refused call.
+        cut: the answer was cut off. thinks: it holds reasoning. Near misses are logged at DEBUG, unless a refused call
+        was reported.
         """
         logs = report is not None and _log.isEnabledFor(logging.DEBUG) and not outcomes.refused
         if self._find is None or (called and not logs):
@@ -293,7 +292,7 @@ class SeenText:
 
 
 def first_of(reasons: Collection[NoCall | None]) -> NoCall | None:
-    """The reason that is told of several; None where there is none."""
+    """The first of several reasons, in the order of `NoCall`; None where there are no reasons."""
     return next((reason for reason in NoCall if reason in reasons), None)
 
 

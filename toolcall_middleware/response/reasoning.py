@@ -1,7 +1,7 @@
-"""Calls in reasoning: in the backend's own field, read by a parser of its own, and in a thought that is never closed.
+"""Calls in reasoning: in the backend's reasoning field, and in a thought that is never closed.
 
-An engine with a reasoning parser takes everything for reasoning up to a `</think>`, and a model that forgets it has its
-call there; with thinking switched off, even the whole answer: https://github.com/vllm-project/vllm/issues/19839
+An engine with a reasoning parser takes everything up to `</think>` for reasoning. A model that omits it has its call
+there; with thinking switched off, even the whole answer: https://github.com/vllm-project/vllm/issues/19839
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ..wire import openai
 from ..wire.openai import REASONING_FIELDS, Fields
 
 MAX_KEPT = 1 << 20
-"""Characters of the calls of one thought that are kept. A thought with more is only a thought."""
-_PER_CALL = 256  # characters that a call counts for beside its own, of those that are kept
-_MANY = 64  # pieces of a thought that are read at once
-_LONG = 4096  # characters of one that is read at once
+"""The most characters of one thought's calls that are kept. No calls are read in a thought with more."""
+_PER_CALL = 256  # characters added to the size of each kept call
+_MANY = 64  # pieces of a thought that are read together
+_LONG = 4096  # a longer piece is read at once
 
 
 class ReasoningReader:
     """Reads the reasoning field of one choice, or a channel in its text. `names`: the fields of the last piece.
 
-    Content, or a call of the backend's own, ends a piece of reasoning; what comes later is a new one.
+    Content or a call of the backend's own ends a piece of reasoning; later reasoning is a new piece.
     """
 
     __slots__ = ("_make_parser", "_parser", "names")
@@ -36,28 +36,28 @@ class ReasoningReader:
         self.names: tuple[str, ...] = ()
 
     def another(self) -> ReasoningReader:
-        """One like this that has read nothing."""
+        """Return a new reader with the same parser factory."""
         return ReasoningReader(self._make_parser)
 
     def feed(self, text: str, names: tuple[str, ...] = ()) -> list[Event]:
-        """More reasoning."""
+        """Read more reasoning."""
         self.names = names
         if self._parser is None:
             self._parser = self._make_parser()
         return self._parser.feed(text)
 
     def finish(self, *, cut: bool = False) -> list[Event]:
-        """It is over, if there was any: what was held back."""
+        """End the piece, if one is open, and return the events that were held back."""
         parser, self._parser = self._parser, None
         return [] if parser is None else parser.finish(cut=cut)
 
 
 class OpenThought:
-    """Reads the thoughts of one choice, one at a time. In one that is closed there are no calls; where the answer ends
-    in one, those in it are calls. `is_open`: one has begun, and nothing has ended it.
+    """Reads the thoughts of one choice, one at a time. Calls in a closed thought do not count; where the answer ends in
+    a thought, those in it do. `is_open`: a thought has begun and has not ended.
 
-    A thought leaves as it comes, its calls included, because only the end shows whether it is closed. So what is found
-    waits.
+    A thought is emitted as it arrives, its calls included, because only the end shows whether it is closed. The calls
+    found in it are held until then.
     """
 
     __slots__ = ("_calls", "_full", "_make_parser", "_open", "_parser", "_pieces", "_size", "is_open")
@@ -66,14 +66,14 @@ class OpenThought:
         self._make_parser = make_parser
         self._parser: StreamParser | None = None
         self._pieces: list[str] = []  # text that is not read yet
-        self._calls: list[Event] = []  # the events of complete calls
-        self._open: list[Event] = []  # those of the open call
+        self._calls: list[Event] = []  # events of complete calls
+        self._open: list[Event] = []  # events of the open call
         self._size = 0
         self._full = False
         self.is_open = False
 
     def feed(self, text: str) -> None:
-        """More of the thought."""
+        """Read more of the thought."""
         self.is_open = True
         if self._full:
             return
@@ -82,7 +82,7 @@ class OpenThought:
             self._read()
 
     def follow(self, events: list[Event]) -> list[str]:
-        """What a parser says of the text: pieces of thoughts, and what ends them. Gives the names that `close` does."""
+        """Read a parser's events: pieces of thoughts, and events that end them. Returns names as `close` does."""
         names: list[str] = []
         for event in events:
             if type(event) is Reasoning and not event.markup:
@@ -92,7 +92,7 @@ class OpenThought:
         return names
 
     def close(self) -> list[str]:
-        """The thought is over. The names of the calls in it, which are none."""
+        """Close the thought. Return the names of the calls in it, which do not count."""
         if not self.is_open:
             return []
         self._read()
@@ -104,7 +104,7 @@ class OpenThought:
         return names
 
     def finish(self, *, cut: bool) -> list[Event]:
-        """The answer ends, perhaps in a thought: the complete calls in that. cut: the model did not end it itself."""
+        """End the answer. Return the complete calls of an open thought. cut: the model did not end it itself."""
         self._read()
         parser, self._parser, self.is_open = self._parser, None, False
         if parser is not None:
@@ -114,7 +114,7 @@ class OpenThought:
         return calls
 
     def _read(self) -> None:
-        """Read what has come: one by one, the pieces of a stream would cost as much again."""
+        """Read the buffered pieces together: reading each by itself would double the cost."""
         text = "".join(self._pieces)
         self._pieces.clear()
         if text and not self._full:
@@ -150,7 +150,7 @@ class OpenThought:
 def split_reasoning(message: Fields) -> tuple[str, tuple[str, ...], Fields]:
     """The reasoning in a delta or message, the names of the fields that hold it, and the rest.
 
-    Some send it twice, under both names. Where these differ only the first is read.
+    Some backends send it twice, under both names. Where the two differ, only the first is read.
     """
     text, names = "", []
     for name in REASONING_FIELDS:

@@ -1,4 +1,4 @@
-"""What a chat delta or message says, as steps for an `AnswerWriter`.
+"""Turns a chat delta or message into steps for an `AnswerWriter`.
 
 Operations hold what was read in the text. Here the fields are read that a chat answer passes through as they are:
 reasoning in the backend's own fields, a refusal, signed thoughts, the reason it stopped.
@@ -34,7 +34,7 @@ from .chunk import Part, Template
 from .stream import Gate
 
 _PIECES = frozenset({Content, Arguments})
-_LATEST = 1 << 40  # seconds since 1970: more is no time
+_LATEST = 1 << 40  # seconds since 1970: a larger number is not a time
 
 
 def opened(top: Fields) -> Opened:
@@ -64,7 +64,7 @@ def say(fields: Fields, ops: list[Op], out: list[Step]) -> None:
 
 
 def _images(fields: Fields) -> Iterator[Image]:
-    """The images of a delta or message: parts of its content, or of a list beside it (OpenRouter, LiteLLM)."""
+    """The images of a delta or message: parts of its content, or of another list (OpenRouter, LiteLLM)."""
     for name in ("content", "images"):
         raw = fields.get(name)
         for part in openai.read_value(raw) if raw is not None and bytes(raw).startswith(b"[") else ():
@@ -118,7 +118,7 @@ class StepEmitter:
         self._put(template.index, ops, out)
 
     def holds(self, _event: ServerEvent, part: Part, /) -> bool:
-        """Until something is said, an error is still an HTTP response: a role alone begins nothing."""
+        """Hold a chunk with a role alone, so that an error before the first text is still an HTTP response."""
         self.opens = self.opens or (part.opens and not self._opened)
         return part.opens and not self._opened
 
@@ -164,7 +164,7 @@ class StepEmitter:
         return self._writer.leaving()
 
     def _put(self, index: int, steps: Sequence[Step], out: list[Step], *, begins: bool = False) -> None:
-        """Emit the steps of a choice. begins: the answer begins also without any."""
+        """Emit the steps of a choice. begins: begin the answer even without steps."""
         if index != 0:
             return
         for step in steps:
@@ -177,7 +177,7 @@ class StepEmitter:
 
 
 def is_silent(fields: Fields) -> bool:
-    """Whether a delta says nothing but its content."""
+    """Whether a delta has nothing but its content."""
     out: list[Step] = []
     say(fields, [], out)
     return not out

@@ -1,6 +1,6 @@
-"""Reads a backend's stream of chunks: events, choices, finish reasons, usage. An `Emitter` writes what becomes of them.
+"""Reads a backend's stream of chunks: events, choices, finish reasons, usage. An `Emitter` writes the client's stream.
 
-A chunk goes one of two ways. One that fits a template is only asked for its text; any other is read in
+A chunk is read in one of two ways. Only the text is read of one that fits a template; any other is read in
 full (chunk.py). chunk_writer.py emits chat chunks, said.py the steps of an answer in another API.
 """
 
@@ -24,14 +24,14 @@ from .chunk import Choice, Choices, ChunkHead, Part, Template, Templates, speaks
 _COMMENT = b":\n\n"
 """Replaces an event with empty data, which keeps a connection alive: SDKs would read that data as JSON."""
 Item = TypeVar("Item")
-_SIZE = 64  # bytes that a step takes besides its text, about
+_SIZE = 64  # bytes of a step besides its text, about
 
 
 class Hold(enum.Enum):
-    """What has to come before anything leaves: an answer that is refused or retried before has not begun."""
+    """What must arrive before anything is emitted. Until then the answer can be refused or retried."""
 
     NOTHING = "nothing"
-    SPEECH = "speech"  # something to show: more than a role
+    SPEECH = "speech"  # something that a client shows: more than a role
     END = "end"  # the end of the answer: any of its calls may be refused, and then all of it is tried again
     CALL = "call"  # a call in each choice
     CALLED = "called"  # both
@@ -43,12 +43,12 @@ _FOR_CALLS = frozenset({Hold.CALL, Hold.CALLED})
 def hold_for(
     chat: ChatRequest, settings: Settings, *, must_call: bool = False, checked: bool = False, refuses: bool = False
 ) -> Hold:
-    """What the client's stream waits for: whatever may still be tried again, or refused with a status of its own.
+    """Return what the client's stream waits for, so that it can still be retried, or refused with an HTTP status.
 
-    must_call: the answer is only good with a call, whatever `tool_choice` says. checked: its text is checked at its end
-    and may be tried again. refuses: calls of strict tools are checked before they are emitted.
+    must_call: the answer needs a call, whatever `tool_choice` says. checked: its text is checked at its end, and the
+    answer may be retried. refuses: calls of strict tools are checked before they are emitted.
     """
-    # Where no tools are offered no call can come that is refused.
+    # Where no tools are offered, no call can be refused.
     retries = checked or (settings.validate_arguments == "retry" and chat.offers_tools)
     if chat.choice.must_call or must_call:
         return Hold.CALLED if retries else Hold.CALL
@@ -56,23 +56,23 @@ def hold_for(
         return Hold.END
     policies = (settings.malformed_arguments, settings.unknown_tool, settings.allowlist_mode)
     strict = settings.validate_arguments == "error" or not {"error", "enforce"}.isdisjoint(policies)
-    strict = strict or refuses or settings.arguments_as_object  # what is no object is refused
+    strict = strict or refuses or settings.arguments_as_object  # arguments that are not an object are refused
     return Hold.SPEECH if strict else Hold.NOTHING
 
 
 def size_of(step: Step) -> int:
-    """How many bytes a step takes that is kept, about."""
+    """Return about how many bytes a held step takes."""
     if isinstance(step, Image):
         return _SIZE + len(step.url)
     return _SIZE + (len(step.text) if isinstance(step, Content | ReasoningText | Refusal | Arguments) else 0)
 
 
 class Gate(Generic[Item]):
-    """Keeps what is made for the client until it may leave: bytes of a chat stream, or steps for a writer.
+    """Holds items for the client until they may be emitted: bytes of a chat stream, or steps for a writer.
 
-    limit: the most bytes that are kept. size: counts the bytes of an item.
-    said: something that a client shows has come. is_open: all leaves at once.
-    needs_words: an answer without a word or a call is not let go: it may be asked for again, or `release`d.
+    limit: the most bytes that are held. size: counts the bytes of an item.
+    said: the answer has something that a client shows. is_open: items are emitted at once.
+    needs_words: an answer without a word or a call stays held: it may be retried, or `release`d.
     """
 
     __slots__ = (
@@ -100,30 +100,30 @@ class Gate(Generic[Item]):
         self.waits_for_speech = False
 
     def wait(self) -> None:
-        """Let nothing more leave before something is said. `waits_for_speech`: else all would leave at once."""
+        """Hold all items until something is said. Sets `waits_for_speech` where the gate was open."""
         if self.is_open:
             self._hold, self.is_open, self.waits_for_speech = Hold.SPEECH, False, True
 
     @property
     def outlasts_end(self) -> bool:
-        """Whether the end of an answer opens it no more than its beginning."""
+        """Whether the gate stays closed at the end of the answer."""
         return not self.is_open and (self._hold in _FOR_CALLS or (self.needs_words and not self.said))
 
     def release(self) -> list[Item]:
-        """All that was kept: the answer is the one to give."""
+        """Open the gate and return all held items."""
         kept, self._kept, self.is_open = self._kept, [], True
         return kept
 
     def mark(self) -> None:
-        """What is kept so far belongs to the answer, whatever becomes of its rest."""
+        """Mark the items held so far as final: `rewind` does not remove them."""
         self._mark = len(self._kept)
 
     def rewind(self) -> None:
-        """The rest of the answer begins, perhaps once more."""
+        """Drop the items after the mark: the rest of the answer begins, perhaps again."""
         del self._kept[self._mark :]
 
     def keep(self, out: list[Item]) -> None:
-        """More that was made. Raises ToolCallError when it is too much."""
+        """Hold more items. Raises ToolCallError when they exceed the limit."""
         self._kept += out
         self._size += sum(map(self._size_of, out))
         if self._limit is not None and self._size > self._limit:
@@ -131,10 +131,10 @@ class Gate(Generic[Item]):
             raise ToolCallError("upstream_error", message)
 
     def take(self, *, over: bool, all_there: bool, all_called: bool) -> list[Item]:
-        """What may leave now: all that was kept, or nothing.
+        """Return the items that may be emitted now: all that are held, or none.
 
-        over: the stream came to its end. all_there: each choice that was asked for has begun. all_called: each that
-        has begun has a call.
+        over: the stream has ended. all_there: each requested choice has begun. all_called: each choice that has begun
+        has a call.
         """
         if self.needs_words and not self.said:
             return []
@@ -186,7 +186,7 @@ class Emitter(Protocol[Item]):
         """
 
     def rest(self, part: Part, out: list[Item], /) -> None:
-        """Emit what was held back of a choice when the stream ended."""
+        """Emit the text that was held back of a choice when the stream ended."""
 
     def comment(self, raw: bytes, out: list[Item], /) -> None:
         """Emit an event that keeps the connection alive."""
@@ -195,16 +195,16 @@ class Emitter(Protocol[Item]):
         """Emit a chunk without choices."""
 
     def odd(self, raw: bytes, out: list[Item], /) -> None:
-        """Emit an event whose data is no JSON."""
+        """Emit an event whose data is not JSON."""
 
     def counted(self, raw: bytes, usage: Any, top: Fields, /) -> None:
         """Keep the backend's usage chunk for the end; empty bytes and None where its numbers are not used."""
 
     def opening(self) -> list[Item]:
-        """Return the items that open the answer and were held, once they may leave."""
+        """Return the held items that open the answer, once they may be emitted."""
 
     def joined(self, out: list[Item], /) -> bytes:
-        """Return the bytes of items that leave."""
+        """Return the bytes of items to emit."""
 
     def end(self) -> bytes:
         """Return the last bytes of a complete answer."""
@@ -213,9 +213,9 @@ class Emitter(Protocol[Item]):
 class StreamRewriter:
     """Bytes of the backend's event stream in, bytes for the client out. One per attempt. Never raises: see `failed`.
 
-    make_choice: makes a ChoiceAnswer. emitter: writes the client's answer. max_bytes: of one event. head: what a chunk
-    says of itself where the backend does not. begun: what the chunks of an earlier answer of the backend's said, which
-    the client's answer began with; the emitter is the same.
+    make_choice: makes a ChoiceAnswer. emitter: writes the client's answer. max_bytes: of one event. head: fields for
+    chunks in which the backend omits them. begun: those fields of the backend's earlier answer, with which the
+    client's answer began; the emitter is the same.
     """
 
     def __init__(
@@ -234,33 +234,33 @@ class StreamRewriter:
         self._include_usage = chat.include_usage
         self._counts = usage.listens
         self.choices = Choices(make_choice, usage, expected=chat.n, counts=self._counts)
-        """What has come so far, and how long a complete answer is waited for."""
+        """The choices read so far, and how long a complete answer is awaited."""
         self.choices.goes_on = begun is not None
         self._templates = Templates()
         self._gate = emitter.gate
         self.accepts: Callable[[], bool] | None = None
-        """Asked at the end, where nothing has left, whether anything may."""
+        """Called at the end of an answer of which nothing was emitted: whether it may be emitted."""
         self._reader = EventReader(max_bytes)
         self._limit = max_bytes
         self._line_ends = LineEnds()
         self._head = ChunkHead(head, begun)
-        self._odd = b""  # an event that is no JSON, and waits for the next
+        self._odd = b""  # an event that is not JSON, held until the next event
         self._expected: Template | None = None  # see `_expect`
-        self._read_all = False  # the backend said [DONE], or the answer failed: no further event is read
+        self._read_all = False  # the backend sent [DONE], or the answer failed: no further event is read
         self.ended = False
-        """Nothing that the backend could still send is wanted: the answer failed, or is complete without it."""
+        """The rest of the backend's stream is not needed: the answer failed, or is already complete."""
         self.failed: ToolCallError | None = None
         """Why the answer cannot go on."""
 
     def wait_for_words(self) -> None:
-        """Hold an answer without a word or a call until `end`: before that, it may be asked for again."""
+        """Hold an answer without a word or a call until `end`: until then it may be retried."""
         self._gate.needs_words, self._gate.is_open = True, False
 
     # -- what the exchange asks ----------------------------------------------------------------------------------
 
     @property
     def received_done(self) -> bool:
-        """Whether the backend said `[DONE]` after an answer: however its stream ends then, nothing is missing."""
+        """Whether the backend sent `[DONE]` after an answer: nothing is missing then, however its stream ends."""
         return self.choices.begun and self.failed is None and self._read_all
 
     @property
@@ -269,16 +269,16 @@ class StreamRewriter:
         return self.received_done or (self.failed is None and self.choices.all_finished)
 
     def leaves_off(self) -> bool:
-        """The rest of the answer comes in another stream. The same emitter writes it: what the gate holds stays there.
+        """Continue the answer in another stream. The same emitter writes it; the gate keeps its items.
 
-        Whether anything has come that a client shows.
+        Returns whether the answer so far has anything that a client shows.
         """
         self._gate.mark()
         return self._gate.said
 
     @property
     def opens(self) -> bool:
-        """Whether the client's answer can begin, although its first chunk waits for what is said first."""
+        """Whether the client's answer can begin although its first chunk is held."""
         return self._gate.waits_for_speech or (self._emit.opens and self._gate.is_open)
 
     @property
@@ -289,11 +289,11 @@ class StreamRewriter:
     # -- bytes ---------------------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> bytes:
-        """The next bytes of the backend."""
+        """Read the next bytes of the backend. Return bytes for the client."""
         template = self._expected
         if template is None or (text := template.text_of(data)) is None:
             return self._unexpected(data)
-        # What nearly every engine sends: one event a message, and it is like the one before.
+        # Nearly every engine sends one event per message, and the event is like the one before.
         template.met = True
         if self._counts:
             self._usage.wrote(text, template.index)
@@ -308,16 +308,16 @@ class StreamRewriter:
         return self._joined(out)
 
     def _expect(self) -> None:
-        """Settle which template the next bytes are compared with, so that nothing else is asked of each message.
+        """Set the template for the next bytes, so that `feed` makes one comparison per message.
 
-        None where they go on with an event, or what is made of them does not leave at once, or looks different.
+        None where they continue an event, or their output is held, or the last chunk had other fields.
         """
         last = self._templates.last
         is_next = last is not None and last.top is self._emit.top and not last.choice.finished
         self._expected = last if is_next and self._gate.is_open and not self._reader.buffer else None
 
     def _unexpected(self, data: bytes) -> bytes:
-        """Bytes that are not like those before."""
+        """Read bytes that do not fit the expected template."""
         if not (self._reader.buffer or self._read_all) and self._may_be_typed and is_one_line(data):
             if (found := self._templates.read_typed(data[6:-2], self.choices.by_index)) is not None:
                 out: list[Any] = []
@@ -327,11 +327,11 @@ class StreamRewriter:
 
     @property
     def _may_be_typed(self) -> bool:
-        """Whether a chunk may be told by its type."""
+        """Whether a chunk may be read by its type alone (`read_by_type`)."""
         return self._templates.are_useless and self._gate.is_open and not (self._head.fills or self._odd)
 
     def _read(self, data: bytes) -> bytes:
-        """The events that are complete with `data`, one by one."""
+        """Read the events that `data` completes."""
         out: list[Any] = []
         try:
             events = self._reader.feed(data)
@@ -344,20 +344,20 @@ class StreamRewriter:
                 break
             self._event(event, out)
         self.ended |= self.choices.end_after_event(self._read_all)
-        over = self._read_all and self.choices.all_finished  # else its end may still end a call
+        over = self._read_all and self.choices.all_finished  # else the end of the stream may still end a call
         left = self._let(out, all_there=self.choices.all_begun, over=over)
         self._expect()
         return left
 
     def finish(self, *, cut: bool = False) -> bytes:
-        """The end of the backend's stream: what is held back and missing finish reasons. `end` follows, or an error.
+        """End the backend's stream: emit held text and missing finish reasons. `end` or an error follows.
 
         cut: the stream broke off. Then no choice is finished that the backend did not finish.
         """
         choices, out, stopped = self.choices, list[Any](), self.choices.stopped
         for event in self._reader.finish():
             if not self._read_all and not stopped and event.data is not None:
-                # It has no blank line of its own.
+                # The blank line after it is missing.
                 self._event(ServerEvent(event.raw + b"\n\n", event.data, event.name), out)
         lost = (cut or not self.complete) and not stopped
         for index, choice in choices.by_index.items():
@@ -370,20 +370,20 @@ class StreamRewriter:
                 part.ops.clear()
         ends = not lost and self.failed is None and not choices.asked
         self._read_all |= ends and not self._gate.outlasts_end
-        # Of an answer that failed, choices that have not begun might have been those that are waited for.
+        # Where the answer failed, the gate may still wait for choices that have not begun.
         return self._let(out, all_there=self.failed is None or choices.all_begun, over=ends)
 
     def end(self) -> bytes:
-        """What is still held, and the last bytes of a complete answer, with its usage if asked for. Once, and last."""
+        """Return the held items and the last bytes of a complete answer, with usage if requested. Call once, last."""
         held = [] if self._gate.is_open else [*self._emit.opening(), *self._gate.release()]
         return (self._joined(held) if held else b"") + self._emit.end()
 
     def _says(self, part: Part) -> bool:
-        """Whether a part opens the answer, as far as speech does."""
+        """Whether a part opens a gate that holds for speech."""
         return speaks(part) or (part.reason is not None and not self._gate.needs_words)
 
     def _let(self, out: list[Any], *, all_there: bool, over: bool) -> bytes:
-        """Let `out` go, or keep it until all has come that it waits for."""
+        """Emit `out`, or hold it until the gate opens."""
         gate = self._gate
         if not gate.is_open:
             try:
@@ -403,12 +403,12 @@ class StreamRewriter:
         return left
 
     def _after(self, choice: Choice) -> None:
-        """An event was read after which its choice is stopped."""
+        """Handle an event that stopped its choice."""
         self.ended |= self.choices.end_after_event(self._read_all)
         self._blame(choice)
 
     def _end_events(self) -> None:
-        """Whatever else the backend sends is not read."""
+        """Read no further event of the backend."""
         self._read_all = True
         self._templates.last = self._expected = None
 
@@ -428,9 +428,9 @@ class StreamRewriter:
         if (event := self._line_ends.of_one_kind(event)).raw == b"":
             return
         if data is None:
-            # Without a colon it is the beginning of a word where a stream broke off.
+            # Without a colon it is the beginning of a field name, where a stream broke off.
             if b":" in event.raw or not event.raw.strip():
-                self._gate.said = True  # a comment keeps the connection alive: that is what it is for
+                self._gate.said = True  # a comment keeps the connection alive: it must not be held
                 self._emit.comment(event.raw, out)
             return
         found = self._templates.find(event.raw)
@@ -468,8 +468,8 @@ class StreamRewriter:
             self._chunk(event, top, out)
 
     def _flush_odd(self, out: list[Any]) -> None:
-        """Let an event go that is no JSON, now that it was not the last: half an event is where a stream broke off,
-        and a client that cannot read it never sees the error after it.
+        """Emit the held event that is not JSON, because another event follows it. As the last event it would be half an
+        event, and a client that fails to read it would not see the error after it.
         """
         if self._odd:
             self._emit.odd(self._odd, out)
@@ -488,7 +488,7 @@ class StreamRewriter:
             if not counted:
                 emit.beside(event.raw, out)
             elif good and choices is not None:
-                emit.counted(event.raw, usage, top)  # for the end of the stream, wherever it is here
+                emit.counted(event.raw, usage, top)  # emitted at the end of the stream, wherever it arrives
             else:
                 emit.counted(b"", None, top)
             return
@@ -513,7 +513,7 @@ class StreamRewriter:
             self._blame(part.choice)
 
     def _repeat(self, raw: bytes, template: Template, text: str, out: list[Any]) -> None:
-        """The event `raw` differs from an earlier one in its text alone, or nothing else in it is of interest."""
+        """Handle an event that differs from an earlier one only in its text, or of which only the text matters."""
         template.met = True
         if template.choice.finished:
             self._emit.turn_to(template.top)
