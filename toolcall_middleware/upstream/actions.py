@@ -1,7 +1,7 @@
-"""What an exchange and its host tell each other: events go in, actions come out, and the states between them.
+"""The messages between an exchange and its host: events go in, actions come out. Also the states of an exchange.
 
-An event is what has happened at the host; an action is what the host is to do, in order. None of them does I/O, and
-none of them says more than its fields: a host knows no more of an answer than these.
+An event is what has happened at the host; an action is what the host is to do, in order. None of them does I/O. The
+fields of the actions are all that a host knows of an answer.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ Headers = list[tuple[bytes, bytes]]
 class State(enum.Enum):
     """Where an exchange is."""
 
-    NEW = "new"  # no request has come
-    LEARNING = "learning"  # evidence is looked for before the backend is asked
-    WAITING = "waiting"  # the backend is asked, and has not answered
-    SNIFFING = "sniffing"  # its first bytes will tell whether it streams
-    COLLECTING = "collecting"  # its answer is kept until it is complete
-    STREAMING = "streaming"  # its stream is rewritten piece by piece
-    TAPPING = "tapping"  # its stream goes on as it is, and is counted
-    PASSING = "passing"  # its answer goes on unread
+    NEW = "new"  # no request has arrived
+    LEARNING = "learning"  # the backend is probed before the request is sent to it
+    WAITING = "waiting"  # the request is sent, and the backend has not answered
+    SNIFFING = "sniffing"  # the first bytes of the answer decide whether it is a stream
+    COLLECTING = "collecting"  # the answer is buffered until it is complete
+    STREAMING = "streaming"  # the stream is rewritten piece by piece
+    TAPPING = "tapping"  # the stream is forwarded unchanged, and its tokens are counted
+    PASSING = "passing"  # the answer is forwarded unread
     COUNTING = "counting"  # the end of the answer waits for a count of tokens
-    ENDED = "ended"  # nothing more leaves
+    ENDED = "ended"  # nothing more is sent
 
 
 # -- events ----------------------------------------------------------------------------------------------------------
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """The client's request has come. `body` is all of it."""
+    """The client's request has arrived. `body` is all of it."""
 
     body: bytes
 
@@ -59,20 +59,20 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Body(msgspec.Struct, frozen=True, gc=False):
-    """More of the backend's answer, decoded. `last`: that was all."""
+    """More of the backend's answer, decoded. `last`: the answer is complete."""
 
     data: bytes
     last: bool = False
 
 
 class BrokenOff(msgspec.Struct, frozen=True, gc=False):
-    """The backend is gone in the middle of its answer. `raised`: with an exception that a server will see."""
+    """The backend broke off in the middle of its answer. `raised`: with an exception that a server will see."""
 
     raised: bool = False
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The backend failed, and says what the client is to be told. No action: this answer is none of ours."""
+    """The backend failed with this error for the client. No action follows if the answer is only forwarded."""
 
     error: ToolCallError
 
@@ -94,11 +94,11 @@ Event = Request | Learned | Head | Body | BrokenOff | Failed | Undecodable | Cou
 
 
 class Pass(msgspec.Struct, frozen=True, gc=False):
-    """The request is none of ours: hand it on as it came, and its answer too. No event follows."""
+    """The exchange does not handle the request: forward it and its answer unchanged. No event follows."""
 
 
 class Learn(msgspec.Struct, frozen=True):
-    """Ask the backend's questions of the proof, let it learn from the answers, and tell `Learned`."""
+    """Ask the backend the questions of the proof, let it learn from the answers, and send the event `Learned`."""
 
     proof: PendingProof
 
@@ -106,7 +106,7 @@ class Learn(msgspec.Struct, frozen=True):
 class Ask(msgspec.Struct, frozen=True, gc=False):
     """Ask the backend with this body, once the answer at hand is over.
 
-    prompt: it is to be written first, and the backend asked for a text completion.
+    prompt: a prompt to write first; the backend is then asked for a text completion.
     """
 
     body: bytes
@@ -114,14 +114,14 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decode(msgspec.Struct, frozen=True, gc=False):
-    """Undo this content coding of what comes, up to so many bytes."""
+    """Decode the backend's answer from this content coding, up to `max_bytes`."""
 
     coding: str
     max_bytes: int | None
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Begin the client's answer. headers: they replace the backend's; None leaves its head as it came.
+    """Begin the client's answer. headers: they replace the backend's; None keeps the backend's head unchanged.
 
     status: None for the backend's.
     """
@@ -131,30 +131,30 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
-    """Send this to the client. `last`: then its answer is complete."""
+    """Send this to the client. `last`: the answer is complete with it."""
 
     data: bytes
     last: bool = False
 
 
 class Forward(msgspec.Struct, frozen=True, gc=False):
-    """Send the data of the `Body` at hand to the client, as it came: nearly every chunk of an answer in text."""
+    """Send the data of the current `Body` to the client unchanged, as for nearly every chunk of an answer in text."""
 
 
 class Count(msgspec.Struct, frozen=True):
-    """Count tokens, which takes time, and tell `Counted`."""
+    """Count tokens, which takes time, and send the event `Counted`."""
 
     pending: UsageMeter
 
 
 class StopUpstream(msgspec.Struct, frozen=True, gc=False):
-    """Nothing more of the backend's answer is read. `early`: it may not know yet, and its generation is to end."""
+    """Stop reading the backend's answer. `early`: the backend may still generate, and is to be stopped."""
 
     early: bool
 
 
 class Fail(msgspec.Struct, frozen=True):
-    """Answer the client with this error. Nothing has left before."""
+    """Answer the client with this error. Nothing was sent before."""
 
     error: ToolCallError
 
@@ -173,14 +173,14 @@ class Facts:
     stream: bool = False
     format: str | None = None
     constraint: str | None = None
-    """The kind of constrained decoding that is asked for."""
+    """The kind of constrained decoding that is requested."""
     why: str = "first"
-    """What led to the attempt at hand."""
+    """The reason for the current attempt."""
     outcomes: tuple[str, ...] = ()
-    """Of each finished call."""
+    """The outcome of each finished call."""
     no_call: str | None = None
     """Why the answer holds no call, where tools were offered."""
     decisions: Sequence[tuple[str, str, str]] = ()
-    """What was decided on the way, its value, and why."""
+    """(what was decided, its value, the reason) for each decision."""
     error: ToolCallError | None = None
-    """What the answer ended in."""
+    """The error that ended the answer."""

@@ -1,6 +1,6 @@
-"""A request with tools as the backend is asked: the body of each attempt, and which answer leads to another one.
+"""A request with tools as it is sent to the backend: the body of each attempt, and which answer needs another attempt.
 
-What is asked for, and what an answer teaches about that, is negotiation.py's.
+negotiation.py decides what is requested, and learns from the answers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MAX_SHOWN = 500
 
 
 class Decision(NamedTuple):
-    """What was decided on the way, and why, for people who read a trace. what: `format`, `mode`, `constraint`, ..."""
+    """A decision and its reason, for people who read a trace. what: `format`, `mode`, `constraint`, ..."""
 
     what: str
     value: str
@@ -57,16 +57,16 @@ class Decision(NamedTuple):
 
 
 class Decisions(list[Decision]):
-    """Those of one request. Each is logged at DEBUG, without what a model or a backend wrote."""
+    """The decisions of one request. Each is logged at DEBUG, without text of a model or a backend."""
 
     def __init__(self, model: str) -> None:
         super().__init__()
         self._model = model
 
     def append(self, decision: Decision) -> None:
-        """Something was decided."""
+        """Add a decision and log it."""
         super().append(decision)
-        # Why it was asked again quotes the answer: its code says enough.
+        # The reason for asking again quotes the answer. The code in `value` is enough.
         why = "" if decision.what == "ask again" else decision.why
         fields = {"model": self._model[:_MAX_SHOWN], "what": decision.what, "value": decision.value, "why": why}
         log_event(_log, logging.DEBUG, "decision", fields)
@@ -74,7 +74,7 @@ class Decisions(list[Decision]):
     def add_attempt(
         self, settings: Settings, attempt: str, support: ToolSupport | None, sent: str | None, constraint: str | None
     ) -> None:
-        """The backend is asked. attempt: what led to it. sent: how a prompt is sent, None for native tools."""
+        """Add the decisions of an attempt. attempt: its reason. sent: how a prompt is sent, None for native tools."""
         known = ""
         if settings.mode == "auto":
             known = f"; native calls: {'not known' if support is None else support.value}"
@@ -87,10 +87,10 @@ class Decisions(list[Decision]):
 
 
 class ToolRequest:
-    """One request with tools. `first` gives its body; `next_body` is set where the backend is to be asked again.
+    """One request with tools. `first` returns its body; `next_body` is set if the backend is to be asked again.
 
-    `usage` counts over all attempts, `decisions` are those so far, `why` is what led to the attempt at hand,
-    `unparsed` is the text of the answer at hand where the backend could not parse it and its error held it.
+    `usage` counts over all attempts, `decisions` are those so far, `why` is the reason for the current attempt,
+    `unparsed` is the text of the current answer if the backend could not parse it and put it in its error.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class ToolRequest:
         self.report = CallReport(chat.model)
         self._retried = False
         self._asked_whole = False
-        self._was_empty = False  # an answer without a word was asked for again
-        self._sent = b""  # the body of the attempt at hand
+        self._was_empty = False  # an empty answer was retried
+        self._sent = b""  # the body of the current attempt
         self.settings = settings
         self._extension = extension
         schema = self._answer_schema() if settings.structured != "off" else None
@@ -124,13 +124,13 @@ class ToolRequest:
         self.tools = ToolBudget(chat, settings, memory)
         self._memory = memory
         self._talk = prompt.SentConversation(chat, settings, self.tools)
-        self._attempts = 1  # without those that only leave out what the backend refused
+        self._attempts = 1  # not counting those that only leave out what the backend refused
         self.why = "first"
         self.decisions = Decisions(chat.model)
 
     @functools.cached_property
     def _format(self) -> PromptFormat:
-        """Chosen once the backend was asked for its template, where it had to be."""
+        """The prompt's format. It is chosen after the backend was asked for its template, if it has to be asked."""
         return PromptFormat(self.chat, self.settings, self._memory)
 
     @functools.cached_property
@@ -139,12 +139,12 @@ class ToolRequest:
 
     @property
     def prompt_format(self) -> str:
-        """The name of the format that the prompt is written in: `auto` reads them all."""
+        """The name of the format that the prompt is written in. An answer in `auto` is read in all formats."""
         return self._format.name
 
     @property
     def constraint(self) -> str | None:
-        """The kind of the constraint that is asked for."""
+        """The kind of the constraint that is requested."""
         asked = self._negotiation.asked
         return None if asked is None else asked.kind
 
@@ -154,22 +154,22 @@ class ToolRequest:
 
     @property
     def prompt(self) -> PendingPrompt | None:
-        """What is to be written for the attempt at hand."""
+        """The prompt to write for the current attempt; None if there is none to write."""
         return self._talk.prompt
 
     @property
     def native(self) -> bool:
-        """Whether the tools go to the backend."""
+        """Whether the tools are sent to the backend."""
         return self._negotiation.native
 
     @property
     def is_trial(self) -> bool:
-        """Whether nothing shows yet that the backend's own calls work: the answer is only good with a call."""
+        """Whether native calls of the backend are still unproven: the answer is only accepted with a call."""
         return self._negotiation.is_trial
 
     @property
     def may_ask_again(self) -> bool:
-        """Whether an answer without a word or a call is asked for once more."""
+        """Whether an answer without text and calls is retried."""
         chat = self.chat
         free = chat.offers_tools and not (chat.choice.must_call or self.is_trial)
         ours = self.settings.upstream_api == "openai"  # else the answer may hold what no chat completion shows
@@ -177,19 +177,19 @@ class ToolRequest:
 
     @property
     def ends_itself(self) -> bool:
-        """Whether the answer is held to one call, behind which the backend ends it, or is about to."""
+        """Whether the answer is constrained to one call, after which the backend ends it, at once or soon."""
         choice = self.chat.choice
         is_held = self.native or self._negotiation.asked is not None
         return self.tools.chooses or (choice.must_call and not choice.parallel and is_held)
 
     def hold(self, *, checked: bool) -> Hold:
-        """What a stream of the attempt at hand waits for. checked: see `hold_for`."""
+        """What a stream of the current attempt waits for. checked: see `hold_for`."""
         held = bool(self._negotiation.held)
         return hold_for(self.chat, self.settings, must_call=self.is_trial, checked=checked, refuses=held)
 
     @property
     def note(self) -> str:
-        """How it is asked, for the response's header."""
+        """How the backend is asked, for the response's header."""
         again = ("; retried=1" if self._was_empty else "") + self.tools.note
         if self.native:
             return f"mode=native; format=auto{again}"
@@ -198,13 +198,13 @@ class ToolRequest:
 
     @property
     def syntax(self) -> ToolFormat:
-        """What calls are written in. A backend may have written those that it could not parse in its own way."""
+        """The format of the calls. Those that the backend could not parse may be in another than the prompt's."""
         return registry.get("auto") if self.native or self.unparsed is not None else self._format.chosen
 
     @property
     def make_choice(self) -> Callable[[], ChoiceAnswer]:
-        """What makes the reader of a choice of this attempt. It refers to nothing that refers to the reader: a
-        reference cycle would keep an answer in memory until the garbage collector comes.
+        """A factory of readers for the choices of this attempt. It holds no reference that leads back to a reader: a
+        reference cycle would keep an answer in memory until the garbage collector runs.
         """
         self.report.how = self.note
         known = AnswerPolicy(
@@ -226,17 +226,17 @@ class ToolRequest:
 
     @property
     def _guesses(self) -> bool:
-        """Whether a thought that the answer begins in is a guess: neither a setting nor the prompt itself says so."""
+        """Whether it is a guess that the answer begins in reasoning: neither a setting nor the prompt says so."""
         return self.prompt is None and self.settings.reasoning_start == "auto"
 
     def _opened(self) -> OpenedReasoning | None:
-        """The thought that the answer begins in."""
+        """The reasoning that the answer begins in, None if it begins outside."""
         prompt, bare = self.prompt, self._negotiation.is_bare
         if prompt is None or self.settings.reasoning_start != "auto":
             opened = self._reasoning_start.opened(constrained=bare)
         else:
             opened = None if bare else prompt.opened
-        # A backend that could not parse an answer may have taken the thought out of it.
+        # A backend that could not parse an answer may have removed the reasoning from it.
         is_out = opened is not None and self.unparsed is not None and opened.close not in self.unparsed
         return None if is_out else opened
 
@@ -253,7 +253,7 @@ class ToolRequest:
         return self._body()
 
     def sends(self, body: bytes) -> bytes:
-        """A body that goes to the backend as it is."""
+        """Return `body`, which is sent to the backend unchanged, and count it."""
         self._sent = body
         self.usage.sent(body)
         return body
@@ -283,14 +283,14 @@ class ToolRequest:
         return body
 
     def _answer_schema(self) -> Mapping[str, Any] | None:
-        """What the client wants of an answer in text, where one may come."""
+        """The schema that the client asks of an answer in text; None if there is none, or a call is required."""
         chat, asked = self.chat, self.chat.offers_tools or self.settings.structured == "prompt"
         return answer_schema(chat) if asked and not chat.choice.must_call else None
 
     # -- another attempt -----------------------------------------------------------------------------------------
 
     def repairs(self, error: ToolCallError) -> bool:
-        """The backend refused. What we added is left out and tried again; what the client sent is the client's."""
+        """Whether a refused request is sent again. Left out are fields added here and optional ones of the client."""
         todo = self._negotiation.after_refusal(error)
         if todo is Next.GIVE:
             return False
@@ -306,7 +306,7 @@ class ToolRequest:
         return True
 
     def asks_whole(self) -> bool:
-        """The stream was empty. llama-cpp-python refuses so, and says why where no stream is wanted: asked so once."""
+        """Retry an empty stream once, without streaming: llama-cpp-python then says why it refuses. Whether it does."""
         if self._asked_whole:
             return False
         self._asked_whole = True
@@ -318,11 +318,11 @@ class ToolRequest:
         return True
 
     def is_accepted(self) -> None:
-        """The backend takes the body as it is."""
+        """The backend accepts the body as it is."""
         self._negotiation.after_acceptance()
 
     def retries(self, error: ToolCallError) -> bool:
-        """Whether a call that is refused is tried again. Nothing has left then."""
+        """Whether a refused call is retried. Only called if nothing was sent to the client."""
         if error.code not in _RETRIED[self.settings.validate_arguments] or not self._negotiation.attempts_left:
             return False
         self._negotiation.attempts_left -= 1
@@ -331,7 +331,7 @@ class ToolRequest:
         return True
 
     def _answers(self, asked: Asked | None) -> bool:
-        """Whether the model waits for a call's result from the middleware. It is told, and asked to go on."""
+        """Whether the model waits for a result from the middleware. If so, the next attempt holds the result."""
         if asked is None:
             return False
         self._ask_because(FIND_TOOLS, f"{asked.name}: {asked.arguments[:_MAX_SHOWN]}")
@@ -340,9 +340,9 @@ class ToolRequest:
         return True
 
     def is_settled(self, outcome: AnswerOutcome, *, left: bool) -> bool:
-        """Whether this is the answer. If not, another attempt is set up.
+        """Whether this answer is final. If not, another attempt is set up.
 
-        left: something of it has left for the client. Raises ToolCallError where `tool_choice` asks for a call, and
+        left: some of it was sent to the client. Raises ToolCallError if `tool_choice` asks for a call, none came, and
         there is no attempt left.
         """
         if self._answers(outcome.asked):
@@ -356,7 +356,7 @@ class ToolRequest:
         return not self._is_empty(outcome, left=left)
 
     def _fits(self, outcome: AnswerOutcome, *, left: bool) -> bool:
-        """Whether the answer's text is the one to give. Else another attempt is set up."""
+        """Whether the answer's text fits the requested JSON. Otherwise another attempt is set up."""
         json = None if self.native else self.json
         if json is None or not json.misses(cut=outcome.cut, left=left):
             return True
@@ -365,7 +365,7 @@ class ToolRequest:
         return False
 
     def _is_empty(self, outcome: AnswerOutcome, *, left: bool) -> bool:
-        """Whether the model ended without a word or a call, and is asked once more: agents stop at such an answer."""
+        """Whether the answer has no text and no call, and is retried: agents stop at such an answer."""
         empty = outcome.silent and not (outcome.cut or outcome.calls or outcome.thought_bytes)
         if left or not empty or not self.may_ask_again:
             return False
@@ -375,7 +375,7 @@ class ToolRequest:
         return True
 
     def _is_swallowed(self, outcome: AnswerOutcome, *, left: bool) -> bool:
-        """Whether the engine kept the call to itself, and it is asked for in another format."""
+        """Whether the engine removed the call from the text. If so, the next attempt uses another format."""
         if not self.native and outcome.calls:
             self._format.prove()
         if self.native or not self._format.is_swallowed(outcome, self.usage.shown_tokens) or left:
@@ -385,7 +385,7 @@ class ToolRequest:
         return True
 
     def _learn(self, outcome: AnswerOutcome, *, left: bool) -> bool:
-        """Learn from an answer. Whether it is to be asked for by prompt instead: the tools never reached the model."""
+        """Learn from an answer. Return whether the next attempt is by prompt: native tools or their call got lost."""
         todo = self._negotiation.after_answer(calls=outcome.calls, read_markup=outcome.read_markup, lost=outcome.lost)
         if todo is not Next.PROMPT or left:
             return False
@@ -393,7 +393,7 @@ class ToolRequest:
         return True
 
     def _keeps_promise(self, outcome: AnswerOutcome) -> bool:
-        """Whether the answer keeps the promise of `tool_choice`. Else another attempt is set up, or it is an error."""
+        """Whether the answer satisfies `tool_choice`. If not, another attempt is set up or ToolCallError is raised."""
         choice = self.chat.choice
         if outcome.satisfied or not choice.must_call:
             return True
@@ -411,18 +411,18 @@ class ToolRequest:
         raise _no_call(choice.name, self._attempts, outcome)
 
     def _ask_because(self, why: str, detail: str) -> None:
-        """The next attempt has this reason."""
+        """Note the reason for the next attempt."""
         self.why = why
         self.decisions.append(Decision("ask again", why, detail))
 
     def _ask_by_prompt(self, why: str, detail: str) -> None:
-        """Ask once more, without tools of the backend's own."""
+        """Set up another attempt, by prompt instead of native tools."""
         self.usage.next_attempt()
         self._ask_because(why, detail)
         self.next_body = self._by_prompt()
 
     def _again(self, said: str, note: str) -> None:
-        """Ask once more, with what the model wrote and what was wrong with it."""
+        """Set up another attempt, with what the model wrote and what was wrong with it."""
         self._retried = True
         # A lone surrogate cannot be sent back.
         text, note = (part.encode("utf-8", "replace").decode() for part in (said, note))
@@ -430,7 +430,7 @@ class ToolRequest:
         self._go_on(more, more)
 
     def _go_on(self, more: list[dict[str, Any]], for_template: list[dict[str, Any]]) -> None:
-        """Ask once more, with these messages behind the others."""
+        """Set up another attempt, with these messages after the others."""
         self._attempts += 1
         self.usage.next_attempt()
         self._talk.go_on(more, for_template)
@@ -449,7 +449,7 @@ def _no_call(name: str | None, attempts: int, outcome: AnswerOutcome) -> ToolCal
 
 
 def _to_model(message: str) -> str:
-    """An error about a model's call in words for the model, which sees what it wrote anyway."""
+    """The message of an error about a call, worded for the model, without the quote of what it wrote."""
     said = message.partition(" It wrote: ")[0].replace("the model's call", "your call", 1)
     if said.startswith("The model called"):
         said = f"You called{said.removeprefix('The model called')}"
@@ -457,6 +457,6 @@ def _to_model(message: str) -> str:
 
 
 def _token_limit(chat: ChatRequest) -> int | None:
-    """How many tokens the request allows for an answer."""
+    """The number of tokens that the request allows for an answer; None if it sets no limit."""
     limits = [openai.read_value(chat.fields.get(name)) for name in ("max_tokens", "max_completion_tokens")]
     return min((limit for limit in limits if isinstance(limit, int)), default=None)

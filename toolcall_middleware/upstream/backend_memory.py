@@ -1,8 +1,8 @@
-"""What is known of a model's backend: what was learned and is remembered, what it is asked, and what answers show.
+"""What is known of a model's backend: the remembered facts, the questions it is asked, and what answers show.
 
-All requests share the memory, so nothing that one client sends may decide for another. A fact that a request's own
-tools, schema or fields may have caused names them (`Fact.of` holds their digest), or is kept for that client alone
-(`of`).
+All requests share the memory, so no client's request may decide for another client. A fact that a request's own tools,
+schema or fields may have caused holds their digest (`Fact.of`), or is remembered for that client alone
+(`BackendMemory.of`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .history import text_of
 _log = logging.getLogger("toolcall_middleware")
 REMEMBERED_SECONDS = 600.0
 DOUBTFUL_SECONDS = 120.0
-"""For a conclusion that is checked again sooner."""
+"""How long a doubtful conclusion is remembered."""
 _REMEMBERED = 512  # facts
 _LONGEST_NAME = 512  # characters
 _ALL = None  # in place of a client
@@ -55,9 +55,9 @@ class Topic(enum.Enum):
     """What can be known of a model. The values are names in traces."""
 
     TOOLS = "tools"  # whether the backend's own tool calls work: a `ToolSupport`
-    REFUSES = "refuses"  # a field, a kind of constraint, a question; of: its name, and what else was odd
+    REFUSES = "refuses"  # a field, a kind of constraint, a question; of: its name, and a digest of odd fields
     LEFT_OUT = "left_out"  # the keywords that a backend refuses in one schema; of: the constraint and its digest
-    CALLS_COME = "calls_come"  # calls in a format reach us; of: the format
+    CALLS_COME = "calls_come"  # calls in a format reach the middleware; of: the format
     CALLS_KEPT = "calls_kept"  # the engine takes calls in a format out of the text; of: the format
     WINDOW = "window"  # how many tokens the backend's window holds
     TEMPLATE = "template"  # the template that the backend shows, as the setting `template` names one; empty: none
@@ -73,7 +73,7 @@ class Fact(NamedTuple):
 
 
 class BackendMemory:
-    """What was learned of backends, by model. It fades, lives as long as the middleware, and all requests share it."""
+    """Facts about backends, by model. They expire, live in the middleware's memory, and are shared by all requests."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._known = LRUCache[tuple[str, Fact, str | None], Any](max_entries=_REMEMBERED, clock=clock)
@@ -90,15 +90,15 @@ class BackendMemory:
         return view
 
     def refuse(self, model: str, name: str) -> None:
-        """The backend refuses what has this name: a field, a question."""
+        """Remember that the backend refuses a field or a question of this name."""
         self.note(model, Fact(Topic.REFUSES, (name,)))
 
     def refuses(self, model: str, name: str) -> bool:
-        """Whether it is known to."""
+        """Whether the backend is known to refuse it."""
         return self.recall(model, Fact(Topic.REFUSES, (name,))) is not None
 
     def note(self, model: str, fact: Fact, *, value: Any = True, seconds: float = REMEMBERED_SECONDS) -> None:
-        """Remember a fact for all clients. Longer names than any model has are a client's invention, and ignored."""
+        """Remember a fact for all clients. Names longer than any real model's are ignored."""
         if len(model) <= _LONGEST_NAME:
             self._known.put((model, fact, _ALL), value, seconds=seconds)
 
@@ -113,7 +113,7 @@ class BackendMemory:
         return own if own is not None else self._known.get((model, fact, _ALL))
 
     def facts(self, model: str) -> list[tuple[str, tuple[str, ...], bool, Any]]:
-        """All that is remembered of a model, as (topic, of, whether for this client alone, value), for traces."""
+        """All facts of a model as (topic, of, whether for this client alone, value), for traces."""
         return [
             (fact.topic.value, fact.of, client is not _ALL, value)
             for (known, fact, client), value in self._known.items()
@@ -121,14 +121,14 @@ class BackendMemory:
         ]
 
 
-# -- what of a request may have caused a refusal -------------------------------------------------------------------
+# -- parts of a request that may cause a refusal -------------------------------------------------------------------
 #
-# A backend that refuses an ordinary request would refuse it from any client. Fields that few clients send (a grammar of
-# the client's own, a penalty that an engine cannot combine with a constraint) are part of what was refused.
+# A backend that refuses an ordinary request would refuse it from any client. Fields that few clients send (a client's
+# grammar, a penalty that an engine cannot combine with a constraint) are part of the fact that is remembered.
 
 
 def odd_fields(chat: ChatRequest) -> str:
-    """A digest of the fields that are not ordinary, empty where there are none."""
+    """A digest of the fields that are not ordinary; empty if there are none."""
     odd = {name: bytes(raw) for name, raw in chat.fields.items() if name not in _ORDINARY}
     if chat.n > 1:
         odd["n"] = str(chat.n).encode()
@@ -142,15 +142,15 @@ def has_plain_names(chat: ChatRequest) -> bool:
 
 
 def speaks_of_calls(chat: ChatRequest) -> bool:
-    """Whether a model that writes markup may only repeat what stands in the conversation."""
+    """Whether the conversation holds markup of calls, which a model may only repeat."""
     return any(_LIKE_A_CALL.search(text_of(message.get("content"))[:_LOOKED_AT]) for message in chat.messages)
 
 
 # -- whether the backend calls tools itself, how large its window is, which chat template it has --------------------
 #
-# llama.cpp has its template at `/props`, and says whether that takes tools. Of any other backend, the tokens of a
-# prompt tell: with a tool it is longer than without, or the tool was dropped. A short conversation of our own is
-# asked, so that no client's words decide.
+# llama.cpp serves its template at `/props`, and whether the template takes tools. Any other backend is asked for the
+# token counts of a prompt with and without a tool: if both are equal, the tool was dropped. The prompt is a short
+# conversation of the middleware, so that no client's text decides.
 
 
 FACT = Fact(Topic.TOOLS)
@@ -160,7 +160,7 @@ _UNKNOWN_WINDOW = 0
 _SERVER_ERROR = 500
 _LEAST_GROWTH = 3  # tokens: a template may write the time of day, and no tool is as short
 _TOOL_WORDS = ("tool", "function", "extra inputs", "extra fields", "unknown field", "unrecognized", "jinja")
-_STATUSES = frozenset({400, 404, 422, 500, 501})  # by which tools are refused
+_STATUSES = frozenset({400, 404, 422, 500, 501})  # of responses that refuse tools
 _NEWER_LIMIT = "max_completion_tokens"  # OpenAI's models that reason refuse the older name
 _MESSAGES = [{"role": "user", "content": "Hi"}]
 _TOOL = {
@@ -180,10 +180,10 @@ _TOOL = {
 class ToolSupport(enum.StrEnum):
     """What is known of a model's native calls."""
 
-    CALLS = "calls"  # a call of the model's own choice came
+    CALLS = "calls"  # the model made a call of its own choice
     SHOWN = "shown"  # tools reach the model
-    NONE = "none"  # they are refused or dropped, or calls do not come out as calls
-    DOUBTED = "doubted"  # tools of one request were refused: the backend is to be asked again
+    NONE = "none"  # tools are refused or dropped, or calls are not emitted as calls
+    DOUBTED = "doubted"  # tools of one request were refused; the backend has to be asked again
 
 
 NATIVE = frozenset({ToolSupport.CALLS, ToolSupport.SHOWN})
@@ -197,27 +197,27 @@ class Told(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What answers show; None: nothing."""
+    """What answers show; None if they show nothing."""
 
     support: ToolSupport | None = None
     window: int | None = None
     """In tokens."""
     props: Any = None
-    """What `/props` says; None where it says nothing."""
+    """The JSON of `/props`; None without a usable answer."""
     is_sure: bool = True
     """The backend answered: it was neither silent nor starting."""
 
 
 Questions = Generator[Question, "Told | None", Evidence]
-"""Yields questions, takes the answers (None where no answer came), returns what they show."""
+"""Yields questions, takes the answers (None if there was none), returns what they show."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingProof:
-    """Evidence that a request waits for. A host asks the `questions`, and gives the result to `derive` in a thread and
+    """Evidence that a request waits for. A host asks the `questions`, and passes the result to `derive` in a thread and
     then to `learn`.
 
-    support, window, template: what is wanted.
+    support, window, template: whether each of them is needed.
     """
 
     model: str
@@ -228,7 +228,7 @@ class PendingProof:
 
     @property
     def is_due(self) -> bool:
-        """Whether it still has to be asked: another request may have done so meanwhile."""
+        """Whether the backend still has to be asked: another request may have done so meanwhile."""
         support, window, template = (self.memory.recall(self.model, fact) for fact in (FACT, WINDOW, TEMPLATE))
         return (
             (self.window and window is None)
@@ -237,7 +237,7 @@ class PendingProof:
         )
 
     def questions(self) -> Questions:
-        """What to ask the backend."""
+        """The questions for the backend."""
         props = yield Question(f"/props?model={quote(self.model, safe='')}")
         told = None if props is None or props.status != 200 else openai.read_value(props.body)
         window = None
@@ -251,8 +251,8 @@ class PendingProof:
         return Evidence(support, window, told, is_sure=props is not None and props.status < _SERVER_ERROR)
 
     def derive(self, evidence: Evidence) -> str | None:
-        """The template of these props, by the name that it has from now on. Empty where it derives no family, or there
-        is none; None where it is not wanted. Takes seconds: not for an event loop.
+        """The name of the template in the evidence's `props`. Empty if there is no template, or no family derives from
+        it; None if no template is needed. Takes seconds, so it must not run in an event loop.
         """
         if not self.template or evidence.support in NATIVE:
             return None
@@ -263,7 +263,7 @@ class PendingProof:
         return sources.of_props(self.model, evidence.props)
 
     def learn(self, evidence: Evidence, template: str | None = None) -> None:
-        """Remember what the answers showed. template: what `derive` returned."""
+        """Remember what the answers showed. template: the result of `derive`."""
         if template is not None:
             seconds = REMEMBERED_SECONDS if evidence.is_sure else DOUBTFUL_SECONDS
             self.memory.note(self.model, TEMPLATE, value=template, seconds=seconds)
@@ -281,7 +281,7 @@ class PendingProof:
 
 
 def support_of(chat: ChatRequest, settings: Settings, memory: BackendMemory) -> ToolSupport | None:
-    """What is known of the model that a request names. Providers of other APIs than OpenAI's take tools."""
+    """The tool support of the model that a request names. Providers of other APIs than OpenAI's take tools."""
     known = memory.recall(chat.model, FACT)
     if known is None:
         return ToolSupport.SHOWN if settings.upstream_api != "openai" else None
@@ -289,7 +289,7 @@ def support_of(chat: ChatRequest, settings: Settings, memory: BackendMemory) -> 
 
 
 def proof_for(chat: ChatRequest, settings: Settings, memory: BackendMemory) -> PendingProof | None:
-    """The evidence that a request waits for; None where it needs none."""
+    """The evidence that a request waits for; None if it needs none."""
     if not chat.offers_tools:
         return None
     known = support_of(chat, settings, memory)
@@ -303,13 +303,13 @@ def proof_for(chat: ChatRequest, settings: Settings, memory: BackendMemory) -> P
 
 
 def template_of(model: str, settings: Settings, memory: BackendMemory) -> str | None:
-    """The template that says how a model calls: the one that is set, else the one that its backend shows."""
+    """The template that shows how a model calls: the one in the settings, else the one that its backend serves."""
     return settings.template or memory.recall(model, TEMPLATE) or None
 
 
 def _may_show_template(settings: Settings) -> bool:
-    """Whether the backend may be a llama.cpp server whose template is of use: an app of this process is none, unless
-    `mode=auto` has to ask it anyway.
+    """Whether the backend may be a llama.cpp server whose template is useful. An app in this process is not such a
+    server; it is only asked if `mode=auto` has to ask it anyway.
     """
     if settings.format != "auto" or settings.upstream_api != "openai":
         return False
@@ -366,7 +366,7 @@ def _support_in_props(props: Any) -> ToolSupport | None:
 
 
 def _window_in_props(props: Any) -> int | None:
-    """llama.cpp's: the tokens of one slot."""
+    """The window in llama.cpp's `/props`: the tokens of one slot."""
     match props:
         case {"default_generation_settings": {"n_ctx": int(tokens)}} if tokens > 0:
             return tokens
@@ -390,7 +390,7 @@ def _has_call(answer: Any) -> bool:
 
 
 def _prompt_tokens(answer: Any) -> int | None:
-    """By the backend's own count. Engines that count nothing say 0."""
+    """The prompt's tokens by the backend's count; None if it counts nothing, where engines say 0."""
     match answer:
         case {"usage": {"prompt_tokens": int(tokens)}} if tokens > 0 and not isinstance(tokens, bool):
             return tokens
@@ -399,29 +399,29 @@ def _prompt_tokens(answer: Any) -> int | None:
 
 # -- the format of a prompt, and whether its answer begins in a thought ----------------------------------------------
 #
-# An engine that parses a family's calls by itself takes them out of the text, whatever was asked: vLLM does so for
-# gpt-oss. Where it makes calls of them, they are read as calls (response/native_calls.py); where it does not, nothing
-# is left of the answer but its count of tokens. Then the prompt asks for `json`, which no engine takes for markup.
+# An engine that parses a family's calls by itself removes them from the text, whatever was asked: vLLM does so for
+# gpt-oss. If it emits them as calls, they are read as calls (response/native_calls.py). If not, only the count of
+# tokens is left of the answer. Then the prompt asks for `json`, which no engine parses as markup.
 #
-# The count is the backend's own: it is asked for in a stream too, until a model's first call in the format has come. A
-# backend that counts nothing shows nothing, because an answer without a word and one that lost all of them are the
-# same bytes; a format that is set, and `usage=count`, are the operator's word.
+# The count is the backend's: it is requested for streams too, until the first call of a model in the format. A backend
+# that does not count shows nothing, because an empty answer and one whose text was removed are the same bytes. A
+# format in the settings is not replaced, and with `usage=count` the backend's count is not used.
 #
-# An answer begins in a thought where the chat template has opened one in the prompt: it holds the thought's end and
-# not its beginning. Names of models tell it of the families whose template does so (formats/models.py); of others
-# their first answer with such an end does. What an answer showed is remembered for its client alone, since a client
-# can have a model write `</think>`; and so is that a thought was expected and none ended.
+# An answer begins in reasoning if the chat template opens it in the prompt: then it holds the closing tag without the
+# opening one. Names of models identify the families whose template does so (formats/models.py). For other models the
+# first answer with such a closing tag shows it. What an answer shows, also that expected reasoning did not end, is
+# remembered for its client alone, since a client can make a model write `</think>`.
 
 
 LEAST_TOKENS = 8
-"""Of an answer in which nothing is to be seen: fewer are what ends a turn, and no call is as short."""
+"""The least count of an empty answer that shows a removed call: fewer tokens may be the end of a turn."""
 _LEAST_BYTES = 3
-"""Of a token of reasoning, so that no text is counted for less than it has: Chinese has three bytes a character."""
+"""The least bytes of a reasoning token, so that text is never undercounted: Chinese has three bytes a character."""
 _PLAIN = "json"
 
 
 class PromptFormat:
-    """The format of one request's prompt. `chosen`: it, as it writes and reads. `why`: for people who read a trace."""
+    """The format of one request's prompt. `chosen`: the format object. `why`: the reason, for readers of a trace."""
 
     def __init__(self, chat: ChatRequest, settings: Settings, memory: BackendMemory) -> None:
         self._chat = chat
@@ -449,24 +449,24 @@ class PromptFormat:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether calls may get lost in this format, for none was seen: the count of an empty answer is of use then."""
+        """Whether calls may get lost in this format, as none was seen. Then the count of an empty answer is needed."""
         settings, model = self._settings, self._chat.model
         if settings.format != "auto" or settings.upstream_api != "openai" or settings.usage == "count":
             return False
         return self._chat.offers_tools and self.name != _PLAIN and not self._memory.recall(model, self._proof())
 
     def prove(self) -> None:
-        """A call has come."""
+        """Remember that a call in this format was read."""
         self._memory.note(self._chat.model, self._proof())
 
     def _proof(self) -> Fact:
         return Fact(Topic.CALLS_COME, (self.name,))
 
     def is_swallowed(self, outcome: AnswerOutcome, completion_tokens: int | None) -> bool:
-        """Whether an answer shows that the engine keeps calls of this format to itself.
+        """Whether an answer shows that the engine removes calls of this format from the text.
 
-        It is remembered then, and the prompt is to be written anew. completion_tokens: by the backend's own count,
-        without those of hidden reasoning.
+        If so it is remembered, and the prompt has to be written anew. completion_tokens: the backend's count,
+        without the tokens of hidden reasoning.
         """
         if not outcome.silent or outcome.cut or self.name == _PLAIN or not self._chat.offers_tools:
             return False
@@ -500,11 +500,11 @@ class PromptFormat:
 
 
 _SWITCHES = ("enable_thinking", "thinking")
-"""What templates call the switch, in a request's `chat_template_kwargs`."""
+"""The names of the switch for thinking in `chat_template_kwargs`, by template."""
 
 
 class ReasoningStart:
-    """What one request expects of its answers, and what they teach. fmt: what the prompt is written in."""
+    """Whether the answers to one request are expected to begin in reasoning. fmt: the prompt's format."""
 
     def __init__(self, chat: ChatRequest, settings: Settings, memory: BackendMemory, fmt: ToolFormat) -> None:
         self._model = chat.model
@@ -512,11 +512,11 @@ class ReasoningStart:
         self._fmt = fmt
         self._start = settings.reasoning_start
         self._switch = _switch(chat)
-        # Of a model whose template has a switch, each position is another matter.
+        # A template with a switch has one fact for each position of the switch.
         self._fact = Fact(Topic.OPENS_THOUGHT, () if self._switch is None else (str(self._switch),))
 
     def opened(self, *, constrained: bool) -> OpenedReasoning | None:
-        """The thought that the next answer begins in. constrained: it is held to JSON from its first character."""
+        """The reasoning that the next answer begins in, if any. constrained: it is JSON from its first character."""
         if constrained or self._start == "closed":
             return None
         if self._start == "open":
@@ -534,17 +534,17 @@ class ReasoningStart:
         return known if isinstance(known, bool) else None
 
     def learn(self, opened: bool | None) -> None:  # noqa: FBT001 - what the answer showed, as it says it
-        """An answer showed that the prompt opens its thought, or that it does not; or nothing (None)."""
+        """Remember whether the prompt opens reasoning, as an answer showed; None: it showed nothing."""
         if self._start != "auto":
             return
         if opened is None and self._known is False:
-            opened = False  # nothing speaks against what is known
+            opened = False  # the answer confirms what is known
         if opened is not None:
             self._memory.note_own(self._model, self._fact, value=opened, seconds=REMEMBERED_SECONDS)
 
 
 def _switch(chat: ChatRequest) -> bool | None:
-    """Whether the request turns thinking on or off; None where it leaves that to the template."""
+    """Whether the request turns thinking on or off; None if the template decides."""
     given = openai.read_value(chat.fields.get("chat_template_kwargs"))
     for name in _SWITCHES if isinstance(given, dict) else ():
         if isinstance(on := given.get(name), bool):

@@ -1,15 +1,15 @@
-"""A conversation as a text backend takes it: calls and results become text, and the rest what chat templates accept.
+"""A conversation for a text backend: calls and results become text, and other messages fit chat templates.
 
-One turn is a run of assistant messages and all that follows before the next one. Its results go into one message right
-after it, in the order of its calls, whatever the order they came in. Takes messages as `read_history` has checked them
-and changes none of them: what differs is a new message.
+A turn is a run of assistant messages and all that follows before the next run. Its results go into one message right
+after it, in the order of its calls. The functions here take messages that `read_history` has checked. They change none
+of them: a message that differs is a new object.
 
-What a model thought in earlier turns is written in its family's tags, before what it said then. A client sends it as
-`reasoning` or `reasoning_content`, which text backends do not know, or as parts of the content. Where the family wants
-none of it, or not of turns that long ago, it is left out.
+The reasoning of earlier turns is written in the tags of the model's family, before the text of its turn. A client sends
+it as `reasoning` or `reasoning_content`, which text backends do not know, or as parts of the content. It is left out if
+the family does not take it, or not from turns that long ago.
 
-OpenAI's API has no field for a failed call, and models take an error text for an answer. Clients may set `is_error`; of
-results that only read like one, the client is warned.
+OpenAI's API has no field for a failed call, and models take an error text for an answer. Clients may set `is_error`.
+The client is warned of results that only read like an error.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def plain(
 ) -> tuple[str, list[Message]]:
     """The system texts, joined, and the other messages: `role` and `content` only, no two neighbours of one role.
 
-    offered: the names of tools that no result may call. thoughts: what writes the reasoning of earlier turns.
+    offered: the names of tools that no result may call. thoughts: writes the reasoning of earlier turns.
     """
     system: list[str] = []
     rest: list[Message] = []
-    run: list[str | Parts] = []  # what neighbours of one role hold
+    run: list[str | Parts] = []  # the contents of neighbours of one role
     for message in without_calls(messages, fmt, max_result_bytes=max_result_bytes, offered=offered):
         role, content = message["role"], plain_content(message)
         if role == "assistant" and thoughts is not None:
@@ -93,7 +93,7 @@ def _with_thought(content: str | Parts, message: Message, thoughts: EarlierThoug
 
 
 def _close(messages: list[Message], run: list[str | Parts]) -> None:
-    """The last of `messages` gets all of its run, at once: joined pair by pair, many neighbours cost their square."""
+    """Give the last of `messages` the joined contents of its run. Joining them one by one would take quadratic time."""
     if len(run) > 1:
         messages[-1]["content"] = appended(*run)
 
@@ -119,7 +119,7 @@ def without_calls(
             count += len(own)
             out.append(_with_text_calls(message, fmt.render_calls(own)) if own else message)
         names.update((call.id, call.name) for call in calls if call.id is not None)
-        # Calls at the very end are not answered yet; calls that the conversation went past never will be.
+        # Calls at the very end are not answered yet. Earlier calls without a result never will be.
         never = {call.id for call in calls} - answered if turn.results or turn.others else set()
         results, media = _paired(calls, turn.results, names, never, max_result_bytes)
         if results:
@@ -131,7 +131,7 @@ def without_calls(
 
 
 def with_user(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages with a short one of the user before the first turn, where the user says nothing in any.
+    """The messages, with a short user message before the first turn if the conversation holds no text of the user.
 
     Some chat templates refuse a conversation without a user's words, and do not count results as such.
     """
@@ -200,7 +200,7 @@ def _paired(
 ) -> tuple[list[ToolResult], Parts]:
     """The turn's results in the order of its calls, then those of earlier calls; and the images and the like in them.
 
-    never: ids of calls that no result of the conversation answers; the model is told.
+    never: ids of calls that no result of the conversation answers. A text in the prompt says so.
     """
     by_id: dict[str | None, deque[Message]] = {}
     for message in messages:
@@ -226,7 +226,7 @@ def _paired(
 
 
 def result_content(content: Any) -> tuple[str, Parts]:
-    """A result's text, and its parts that are no text. Any JSON value may be a result."""
+    """A result's text, and its parts that are not text. Any JSON value may be a result."""
     if isinstance(content, str):
         return content, []
     if not isinstance(content, list) or not content:
@@ -242,7 +242,7 @@ def _is_media(value: Any) -> bool:
 
 
 def _part_text(part: Any) -> str | None:
-    """The text of a part, None of another."""
+    """The text of a text part; None for any other part."""
     match part:
         case {"type": "refusal", "refusal": str(text)}:
             return text
@@ -267,7 +267,7 @@ def cut_result(text: str, limit: int | None) -> str:
 
 
 def plain_content(message: Message) -> str | Parts:
-    """A message's content as text; its parts where some hold more than that."""
+    """A message's content as text, or as parts if some are not text."""
     content = message.get("content")
     if message["role"] == "assistant":
         if not content and isinstance(refusal := message.get("refusal"), str):
@@ -278,7 +278,7 @@ def plain_content(message: Message) -> str | Parts:
 
 
 def _content(content: Any) -> str | Parts:
-    """A string, or the parts where some hold more than text."""
+    """A content as text, or as parts if some are not text."""
     if not isinstance(content, list):
         return content or ""
     return _only_text(content) if all(_part_text(part) is not None for part in content) else content
@@ -327,7 +327,7 @@ class EarlierThoughts:
                 self._from = 0
 
     def with_thought(self, message: Message, content: str) -> str:
-        """The text of the next assistant message, `content`, behind its reasoning, which it may hold already."""
+        """The text of the next assistant message, `content`, after its reasoning unless it begins with that already."""
         turn, self._turn = self._turn, self._turn + 1
         thought = reasoning_of(message)
         if not thought or content.lstrip().startswith(self._thoughts.tags.opening):
@@ -338,13 +338,13 @@ class EarlierThoughts:
         return self._thoughts.written(thought, content)
 
     def log(self) -> None:
-        """Tell of what was left out, once all turns were asked for."""
+        """Log how much reasoning was left out. Called after all turns are written."""
         if self._left_out:
             _log.debug("The reasoning of %d earlier turns is left out, as the model wants it.", self._left_out)
 
 
 def reasoning_of(message: Message) -> str:
-    """What a message says of its reasoning, in whatever form."""
+    """The reasoning of a message, in any of the forms that clients use."""
     for name in _FIELDS:
         if isinstance(said := message.get(name), str) and said.strip():
             return said
@@ -375,7 +375,7 @@ _EMPTY = frozenset({"", "{}", "[]", "null", '""'})
 
 
 def result_warnings(messages: Sequence[dict[str, Any]], limit: int | None) -> list[str]:
-    """What is odd about the results that the conversation ends with. `limit` is `max_result_bytes`."""
+    """Warnings about the results at the end of the conversation. `limit` is `max_result_bytes`."""
     last: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     for message in reversed(messages):
@@ -406,10 +406,10 @@ def _warning(message: dict[str, Any], names: dict[str, str], limit: int | None) 
 def for_backend(
     messages: Sequence[dict[str, Any]], limit: int | None, *, own_ids: bool, knows_errors: bool = False
 ) -> list[dict[str, Any]] | None:
-    """The messages for a backend that takes tools itself, or None where the client's are as good.
+    """The messages for a backend that takes tools, or None if the client's need no change.
 
-    Results that are JSON become text, longer ones than `limit` bytes are cut, and with `own_ids` the ids of calls that
-    `write_id` made become the backend's. A failed call is told of in words, unless the backend's API has a field for it
+    JSON results become text, and results are cut at `limit` bytes. With `own_ids`, ids of calls that `write_id` made
+    become the backend's. The result of a failed call says so in words, unless the backend's API has a field for it
     (`knows_errors`).
     """
     made = [_for_backend(message, limit, own_ids=own_ids, knows_errors=knows_errors) for message in messages]
@@ -441,14 +441,14 @@ def _for_backend(message: dict[str, Any], limit: int | None, *, own_ids: bool, k
 
 
 def text_of(content: Any) -> str:
-    """The text of a content, its parts joined; empty for what is neither."""
+    """The text of a content, with its parts joined; empty if it is neither a string nor parts."""
     if isinstance(content, list):
         return "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
 
 
 def _told_as_error(content: Any) -> Any:
-    """The content of a failed call's result, text or parts, with words that say so; unless it begins with such."""
+    """The content of a failed call's result, text or parts, with a prefix that says so unless it has one."""
     if _ERROR.match(text_of(content)[:_LOOKED_AT]):
         return content
     return [_text_part(_FAILED), *content] if isinstance(content, list) else f"{_FAILED}\n{content}"

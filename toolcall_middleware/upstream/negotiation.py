@@ -1,8 +1,8 @@
-"""How the backend is asked: with the tools or by prompt, with which constraint; and what its answers teach about that.
+"""How the backend is asked (with tools or by prompt, with which constraint), and what is learned from its answers.
 
-A backend that refuses something is asked once more without it, and the refusal is remembered for a while by model; so
-is a constraint that it ignores. Left out are fields that were added here, and the client's `OPTIONAL` ones; any other
-field of the client's is not.
+A backend that refuses a field is asked once more without it, and the refusal is remembered for a while by model. So is
+a constraint that it ignores. Only fields that were added here and the client's `OPTIONAL` fields are left out; all
+other fields of the client are kept.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _log = logging.getLogger("toolcall_middleware")
 _STREAM_OPTIONS = "stream_options"
 _SPECIAL_TOKENS = "skip_special_tokens"
 _CONSTRAINT_WORDS = ("response_format", "json_schema", "schema", "grammar", "structur", "guided")
-_OTHER_WORDS = ("context", "token")  # the prompt is too long: no constraint's fault
-_REFUSED = frozenset({400, 422})  # statuses by which a field is refused
-_FAILED = frozenset({500, 501})  # statuses that may be for a field
+_OTHER_WORDS = ("context", "token")  # the prompt is too long, which is not caused by a constraint
+_REFUSED = frozenset({400, 422})  # statuses of responses that refuse a field
+_FAILED = frozenset({500, 501})  # statuses that a field may have caused
 _MAX_READ = 4096  # characters of an error
 OPTIONAL = {
     name: re.compile(rf"\b{name}\b{others}")
@@ -69,24 +69,24 @@ OPTIONAL = {
         "verbosity": "",
     }.items()
 }
-"""Fields that agents send to all models alike and that an answer can do without, and the words that refuse them."""
+"""Fields that agents send to all models and that an answer does not need, and patterns of their refusals."""
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 class Next(enum.Enum):
     """What to do with an answer of the backend."""
 
-    GIVE = "give"  # the client gets it
+    GIVE = "give"  # send it to the client
     AGAIN = "again"  # ask again, without what was refused
     PROMPT = "prompt"  # ask again by prompt
 
 
 class Negotiation:
-    """How one request is asked. `begin` comes first, once the evidence that it waits for is there.
+    """How the backend is asked one request. `begin` is called first, after the evidence for the request was gathered.
 
-    `native`: the tools go to the backend. `is_trial`: nothing shows yet that they reach the model, so an answer is only
-    good with a call. `extra`: fields that are added to the body, or None for those that are taken away.
-    lowers_limit: a limit of tokens that leaves the prompt no room is lowered, because the client's API demands one.
+    `native`: the tools are sent to the backend. `is_trial`: it is not known whether they reach the model, so only an
+    answer with a call is accepted. `extra`: fields to add to the body; None removes one.
+    lowers_limit: lower a limit of tokens that is too large for the context, because the client's API demands a limit.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class Negotiation:
         self._auto = settings.mode == "auto"
         self._ladder: ConstraintLadder | None = None
         self._lowers_limit = lowers_limit
-        self._refused: list[str] = []  # fields whose refusal is remembered once the request is taken without them
-        self._refused_options: list[str] = []  # likewise, optional ones of the client's
-        self._broke_promise = False  # asked with the tools, the backend gave no call although one must come
-        self._watches_format = False  # whether an empty answer would teach something about the prompt's format
+        self._refused: list[str] = []  # fields whose refusal is remembered once the request is accepted without them
+        self._refused_options: list[str] = []  # the same for optional fields of the client
+        self._broke_promise = False  # asked natively, the backend made no call although one is required
+        self._watches_format = False  # whether an empty answer may show that calls in the prompt's format get lost
         self.extra: dict[str, Any] = {}
         self.native = settings.mode == "native"
         self.is_trial = False
@@ -110,16 +110,16 @@ class Negotiation:
             self.attempts_left = settings.retries
 
     def begin(self) -> None:
-        """Decide how the first attempt is asked, by what is known of the model now."""
+        """Decide how the first attempt is asked, by what is known of the model."""
         chat = self._chat
-        # A response_format of the client's own keeps many a backend's model from calling: by prompt it can do both.
+        # With the client's response_format, many backends keep a model from calling. By prompt it can do both.
         own_answer = answer_schema(chat) is not None and chat.offers_tools
         if self._auto and (chat.choice.must_call or not own_answer):
             support = self.support
             self.is_trial = support is None and chat.offers_tools
             self.native = support is None or support in NATIVE
         if own_answer and chat.choice.must_call:
-            self.extra["response_format"] = None  # a call must come: there is no other answer
+            self.extra["response_format"] = None  # a call is required, so it does not apply
         self._ask_for_numbers()
         if self._refuses(_SPECIAL_TOKENS) and _SPECIAL_TOKENS not in chat.fields:
             self.extra[_SPECIAL_TOKENS] = None
@@ -128,16 +128,16 @@ class Negotiation:
                 self.extra[name] = None
 
     def _option(self, name: str) -> Fact:
-        """An optional field as the client sets it: another value may be taken."""
+        """The fact about an optional field with the client's value: another value may be accepted."""
         return Fact(Topic.REFUSES, (name, digest(bytes(self._chat.fields[name]))))
 
     @property
     def support(self) -> ToolSupport | None:
-        """What is known of the model's own calls."""
+        """What is known of the model's native calls."""
         return support_of(self._chat, self._settings, self._memory)
 
     def _ask_for_numbers(self) -> None:
-        """What to ask of the usage of a stream, beside what the client does."""
+        """Ask for the usage of a stream, if it is needed and the client does not ask for it."""
         chat = self._chat
         if self.extra.pop(_STREAM_OPTIONS, chat) is None:
             self.extra[_STREAM_OPTIONS] = None  # it was refused just now
@@ -147,8 +147,8 @@ class Negotiation:
         elif (
             chat.stream and not chat.include_usage and (self._watches_format or self._settings.token_limit is not None)
         ):
-            # How long an empty answer was tells whether a call was taken out of it, and tokens may be limited. The
-            # client does not get to see it.
+            # The count of an empty answer shows whether a call was removed from it, and limits of tokens need it. It is
+            # not sent to the client.
             options = openai.read_value(chat.fields.get(_STREAM_OPTIONS))
             self.extra[_STREAM_OPTIONS] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
 
@@ -157,55 +157,55 @@ class Negotiation:
 
     @property
     def asked(self) -> ConstraintRequest | None:
-        """The constraint that is asked for."""
+        """The constraint that is requested; None without one."""
         return None if self._ladder is None else self._ladder.asked
 
     @property
     def is_bare(self) -> bool:
-        """Whether it holds the answer to bare JSON, which is not the format's own syntax."""
+        """Whether the constraint is for bare JSON, which is not the format's own syntax."""
         return self.asked is not None and self.asked.bare
 
     @property
     def _is_loose(self) -> bool:
-        """Whether it is a weaker one than the tools' schemas ask for: calls are to be checked against them."""
+        """Whether the constraint is weaker than the tools' schemas, so that calls have to be checked against them."""
         return self._ladder is not None and self._ladder.is_loose
 
     @property
     def strict(self) -> frozenset[str]:
         """Tools whose calls must fit their schemas, whatever `validate_arguments` says: those with `strict: true`, and
-        all where a call must come and could not be held to its schema.
+        all if a call is required and could not be constrained to its schema.
         """
         every = self._is_loose and self._chat.choice.must_call
         return frozenset(tool.name for tool in self._chat.callable_tools.tools if every or tool.strict)
 
     @property
     def held(self) -> frozenset[str]:
-        """Those of them whose calls are checked before they are emitted, and not while they are written.
+        """The tools of `strict` whose calls are held back until they are checked, instead of being streamed.
 
-        Only a constraint that an operator names is believed to hold them: under `constrain=auto` a backend may take a
-        field and ignore it, and no backend tells whether it heeds `strict` in native mode.
+        Only a constraint that an operator names is trusted. Under `constrain=auto` a backend may accept a field and
+        ignore it, and no backend reports whether it applies `strict` in native mode.
         """
         named = self._settings.constrain != "auto" and self.asked is not None
         return frozenset() if named and not (self.native or self._is_loose) else self.strict
 
     def by_prompt(self, fmt: ToolFormat, held: ChatRequest, *, watch: bool = False) -> None:
-        """The backend is to take no tools from now on.
+        """Send the tools in the prompt from now on.
 
-        held: the request to which a constraint holds the answer. watch: the count of an empty answer's tokens is of
-        use.
+        held: the request that the constraint is made of. watch: the count of an empty answer's tokens is
+        needed.
         """
         self.native = self.is_trial = False
         self._watches_format = watch
         self._ask_for_numbers()
         if self._chat.offers_tools or self._settings.structured == "prompt":
-            # A client's own response_format is about text, and would lock the model out of calls: it is asked for in
-            # words, and together with the calls where a schema can say both.
+            # The client's response_format is about text and would make calls impossible. It is asked for in words, and
+            # together with the calls if one schema can express both.
             self.extra["response_format"] = None
         self._ladder = ConstraintLadder(held, fmt, self._settings, self._memory)
         self._ask(None)
 
     def _ask(self, before: ConstraintRequest | None) -> None:
-        """Ask for the constraint at hand, instead of the one `before`."""
+        """Ask for the current constraint, instead of the one `before`."""
         if before is not None:
             self.extra.update(dict.fromkeys(before.fields))
         if self.asked is not None:
@@ -214,7 +214,7 @@ class Negotiation:
     # -- refusals ------------------------------------------------------------------------------------------------
 
     def after_refusal(self, error: ToolCallError) -> Next:
-        """The backend answered with this error."""
+        """What to do after this error of the backend."""
         status, said = error.status, _words(error)
         if self._leaves_out_options(status, said) or self._fits_limit(error):
             return Next.AGAIN
@@ -233,7 +233,7 @@ class Negotiation:
         if named and status in _REFUSED | _FAILED and not models_fault:
             ladder.after_refusal(said)
         elif status in _FAILED or (status in _REFUSED and not any(word in said for word in _OTHER_WORDS)):
-            # It may be the constraint, and the server does not say so: once without any.
+            # The constraint may be the cause without being named: ask once without any.
             ladder.drop()
         else:
             return Next.GIVE
@@ -241,7 +241,7 @@ class Negotiation:
         return Next.AGAIN
 
     def after_acceptance(self) -> None:
-        """The backend takes the request: what it refused before was refused for what has been left out since."""
+        """The backend accepts the request. Remember that it refuses the fields that were left out before."""
         for field in self._refused:
             self._memory.refuse(self._chat.model, field)
             _log.info("The backend of %s takes no %s.", shown(self._chat.model), field)
@@ -254,7 +254,7 @@ class Negotiation:
             self._ladder.accepted()
 
     def _leaves_out_options(self, status: int, said: str) -> bool:
-        """Leave out the optional fields that an error names. Whether there were any."""
+        """Leave out the optional fields that an error names. Return whether there were any."""
         if status not in _REFUSED | _FAILED or self._settings.upstream_api != "openai":
             return False
         sent = [name for name in OPTIONAL if name in self._chat.fields and name not in self.extra]
@@ -264,7 +264,7 @@ class Negotiation:
         return bool(named)
 
     def _fits_limit(self, error: ToolCallError) -> bool:
-        """Lower the limit of tokens to the room that the backend names, or leave it out. Whether that changes it."""
+        """Lower the limit of tokens to the room that the backend names, or leave it out. Return whether it changed."""
         name = next((name for name in _LIMITS if name in self._chat.fields), None)
         if name is None or name in self.extra or not self._lowers_limit or self._settings.upstream_api != "openai":
             return False
@@ -280,7 +280,7 @@ class Negotiation:
         return True
 
     def _drops_question(self, status: int, said: str) -> bool:
-        """Ask no longer for a count that only we wanted: it may be what a server refuses that does not say."""
+        """Stop asking for usage that the client did not ask for: it may be the cause of a refusal that names none."""
         asked = isinstance(self.extra.get(_STREAM_OPTIONS), dict)
         if not asked or self._chat.include_usage or status not in _REFUSED | _FAILED:
             return False
@@ -289,9 +289,9 @@ class Negotiation:
         return self._leaves_out(_STREAM_OPTIONS, learn=not is_models_fault(said))
 
     def _leaves_out(self, field: str, *, learn: bool = True) -> bool:
-        """Leave out a field that is refused, where that can be; the client's own stays unless it is about usage.
+        """Leave out a refused field and return whether that was possible; the client's stays unless it is about usage.
 
-        learn: it is to be remembered, once the request is taken without the field.
+        learn: remember the refusal once the request is accepted without the field.
         """
         usage = field == _STREAM_OPTIONS
         ours = isinstance(self.extra.get(field), dict) or (self._chat.include_usage and field not in self.extra)
@@ -301,20 +301,20 @@ class Negotiation:
             return False
         asked = self.extra.get(field) or openai.read_value(self._chat.fields.get(field))
         if learn and (not usage or asked == {"include_usage": True}):
-            self._refused.append(field)  # else it may be for what the client has put beside it
+            self._refused.append(field)  # otherwise the cause may be another option of the client in it
         if usage and not self._chat.include_usage and field in self._chat.fields:
             del self.extra[field]  # the client's own
         else:
             self.extra[field] = None
         return True
 
-    # -- what an answer teaches ----------------------------------------------------------------------------------
+    # -- learning from answers ----------------------------------------------------------------------------------
 
     def after_answer(self, *, calls: int, read_markup: bool, lost: bool) -> Next:
-        """The backend answered. PROMPT: its tools have not reached the model, or its call got lost.
+        """What to do after an answer. PROMPT: native tools did not reach the model, or its call got lost.
 
-        calls: how many came. read_markup: they were read from its text, and none was its own. lost: it says that there
-        was a call, and there is none. An answer without a call proves nothing.
+        calls: how many it holds. read_markup: they were read from its text, and none was native. lost: the answer says
+        that there was a call, but holds none. An answer without a call proves nothing.
         """
         if not self._auto or not self._chat.offers_tools:
             return Next.GIVE
@@ -323,12 +323,12 @@ class Negotiation:
                 self._learn(ToolSupport.NONE, "A required call came by prompt alone")
             return Next.GIVE
         if read_markup or lost:
-            # No parser for this model; unless one has been seen at work, or the model repeats what it was told.
+            # The backend has no parser for this model, unless native calls came before or the model repeats its input.
             if self.support is not ToolSupport.CALLS and not speaks_of_calls(self._chat):
                 self._learn(ToolSupport.NONE, "A call was left in the text" if read_markup else "A call was lost")
             return Next.PROMPT if lost else Next.GIVE
         if calls:
-            # A call that must come may be a constraint's doing: it shows no more than was known.
+            # A required call may come from a constraint of the backend: it proves nothing.
             if not self._chat.choice.must_call:
                 self._learn(ToolSupport.CALLS, "A call came")
         elif self.is_trial:
@@ -337,23 +337,23 @@ class Negotiation:
         return Next.GIVE
 
     def _learn(self, support: ToolSupport, why: str, *, seconds: float = REMEMBERED_SECONDS) -> None:
-        """Remember this of the model, for all clients."""
+        """Remember the tool support of the model, for all clients."""
         model = self._chat.model
         if support is not self.support:
             _log.info("The backend of %s: native calls: %s. %s.", shown(model), support.value, why)
         self._memory.note(model, FACT, value=support, seconds=seconds)
 
     def after_broken_promise(self, *, cut: bool, text: str) -> Next:
-        """No call came, and `tool_choice` asks for one. cut: the answer ended at its limit of tokens. text: it."""
+        """What to do after an answer without a required call. cut: it ended at its limit of tokens. text: its text."""
         if self.native and self._auto:
-            # The backend takes the tools and does not keep the promise: the prompt and our own check may.
+            # The backend takes the tools but does not apply tool_choice. Asking by prompt, with a check, may work.
             self._broke_promise = not cut
             return Next.PROMPT
         ladder, asked = self._ladder, self.asked
         if cut and text.lstrip()[:1] in {"", "{", "[", "<", "`"}:
-            return Next.GIVE  # the call was too long for the limit, and would be again; prose may end otherwise
+            return Next.GIVE  # the call was too long for the limit and would be again; prose may not be
         if ladder is not None and asked is not None and not cut:
-            # An answer without a call does not fit what was asked for: the backend ignores it in silence.
+            # An answer without a call does not fit the constraint: the backend silently ignores it.
             prose = text.lstrip()[:1].isalpha() and asked.kind != "structural_tag"
             ladder.ignored(plainly=prose and not odd_fields(self._chat))
             self._ask(asked)
@@ -364,24 +364,24 @@ class Negotiation:
 
 
 def _words(error: ToolCallError) -> str:
-    """All that an error says, in lower case."""
+    """All texts of an error, in lower case."""
     parts = (error.message[:_MAX_READ], error.param, error.type, error.code)
     return " ".join(str(part) for part in parts if part).lower()
 
 
 # -- the ways to ask for constrained decoding, the best one first ----------------------------------------------------
 #
-# A backend that refuses a constraint may not know one keyword of a schema, or not know the kind of constraint at all.
-# So it is asked again without the keywords that it names (or, where it names none, without all that can go), then with
-# arguments that are only said to be objects. Where it refuses that too, it does not take the kind; since nothing in
-# that request was of the client's making, this holds for all. Anything less is remembered of that schema only.
+# A backend that refuses a constraint may not know a keyword of a schema, or not know the kind of constraint at all. So
+# it is asked again without the keywords that it names (or, if it names none, without all that can be left out), then
+# with arguments that are only declared to be objects. If it refuses that too, it does not support the kind. As nothing
+# in that request depends on the client, this is remembered for all clients; any other refusal for that schema only.
 #
-# Nothing is remembered before the backend has taken the same request in another way: then the constraint was the
-# fault.
+# Nothing is remembered before the backend has accepted the same request in another way, which shows that the constraint
+# was the fault.
 
 
 _OBJECTS = ("*",)
-"""Stands for all keywords: arguments are only said to be objects."""
+"""Means all keywords: arguments are only declared to be objects."""
 _UNKNOWN_TYPE = re.compile(
     r"""
     response_format\ type\ must\ be\ one\ of[^a-z]+text\W+or\W+json_object\W+but\ got
@@ -389,10 +389,10 @@ _UNKNOWN_TYPE = re.compile(
     """,
     re.VERBOSE,
 )
-"""The first words of llama.cpp's server and llama-cpp-python's when they do not know the kind, whatever its schema. No
-schema has been looked at then, and no client's words precede these."""
+"""The first words of errors of llama.cpp's server and llama-cpp-python for a kind that they do not know. They have not
+read the schema then, and these words precede all text of the client."""
 _MOST_REFUSALS = 8
-"""Of one request's constraints; then it is asked without any."""
+"""The maximum of refusals in one request, after which no constraint is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,21 +402,21 @@ class ConstraintRequest:
     kind: str
     fields: dict[str, Any]
     bare: bool = False
-    """What must come is bare JSON, `{"tool_calls": [...]}`, which is not the format's own syntax."""
+    """The answer must be bare JSON, `{"tool_calls": [...]}`, which is not the format's own syntax."""
 
 
 Change = Callable[[Mapping[str, Any]], dict[str, Any]]
-"""Makes another schema of a schema."""
+"""Derives a schema from a schema."""
 
 
 def constraint_requests(
     chat: ChatRequest, fmt: ToolFormat, settings: Settings, *, change: Change | None = None
 ) -> list[ConstraintRequest]:
-    """How to hold the backend to the format, the best way first; the next one is for when it is refused or ignored.
+    """The ways to constrain the answer to the format, the best first. The next is used if one is refused or ignored.
 
-    change: what to make of the schemas of the tools and of the client's own answer first.
-    `required` and named tools are constrained as a whole answer. Under `auto` a call is free to come or not, and only
-    the arguments of tools with `strict: true` are held, where the syntax has tags that can trigger it.
+    change: applied to the schemas of the tools and of the client's `response_format` first.
+    With `required` and named tools the whole answer is constrained. Under `auto` a call is optional, and only the
+    arguments of tools with `strict: true` are constrained, if the syntax has tags that can trigger it.
     """
     tools = chat.shown_tools.tools
     if settings.constrain == "off" or not tools:
@@ -436,13 +436,13 @@ def constraint_requests(
     found = [_tagged(tags, chat)] if tags and not asks_llama_cpp_for_text(settings) else []
     plain: list[ConstraintRequest] = []
     if chat.choice.must_call:
-        # Every format reads calls as JSON too.
+        # Every format also reads calls in JSON.
         schema = own.schema if own is not None else {}
         plain = _whole(schema or calls_schema(tools, parallel=chat.choice.parallel))
         if not schema:
             plain = [dataclasses.replace(way, bare=True) for way in plain]
     elif answer is not None:
-        # The client's own schema, or a call: the model is locked out of neither.
+        # The constraint allows both an answer in the client's schema and a call.
         found = []
         plain = _whole(either_schema(answer, tools, parallel=chat.choice.parallel))
     if settings.constrain != "auto":
@@ -451,8 +451,8 @@ def constraint_requests(
 
 
 def asks_llama_cpp_for_text(settings: Settings) -> bool:
-    """Whether the backend's text completions are llama.cpp's: its server told its template (`template=props`). They
-    take a schema as `json_schema` alone, and ignore any other constraint in silence.
+    """Whether the backend's text completions are llama.cpp's: its server served the template (`template=props`). They
+    take a schema as `json_schema` only, and silently ignore any other constraint.
     """
     told = settings.template is not None and settings.template == settings.upstream_url
     return told and settings.send == "completions"
@@ -462,12 +462,12 @@ _SILENCING = frozenset({
     "contains", "dependencies", "dependentRequired", "dependentSchemas", "else", "format", "if", "maxContains",
     "minContains", "not", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties", "uniqueItems", BOOLEANS,
 })  # fmt: skip
-"""At one of these llama.cpp's text completions drop the whole schema, and do not say so; of formats at `uri`."""
+"""If a schema has one of these, llama.cpp's text completions silently drop it; of formats only `uri` does that."""
 _SILENCING_PATTERN = re.compile(r"\(\?[=!<]|\\[bB]")
 
 
 def _known_to_llama_cpp(schema: Mapping[str, Any], change: Change | None) -> dict[str, Any]:
-    """The schema without what would cost it in text completions: chat completions read over most of it, too."""
+    """The schema without keywords for which text completions drop it. Chat completions ignore most of these, too."""
 
     def plain(node: dict[str, Any]) -> dict[str, Any]:
         pattern = node.get("pattern")
@@ -479,7 +479,7 @@ def _known_to_llama_cpp(schema: Mapping[str, Any], change: Change | None) -> dic
     return known
 
 
-# The ways to ask for plain JSON that are tried unasked.
+# The ways to ask for plain JSON under `constrain=auto`.
 _AUTO = frozenset({"response_format", "llama_cpp"})
 
 
@@ -488,9 +488,9 @@ def _whole(schema: dict[str, Any]) -> list[ConstraintRequest]:
     json_schema = {"name": "tool_calls", "schema": schema, "strict": True}
     return [
         ConstraintRequest("response_format", {"response_format": {"type": "json_schema", "json_schema": json_schema}}),
-        # llama.cpp's server and llama-cpp-python's. They make a grammar of it themselves. One of our own could hold a
-        # format's tags, too, but gave fewer valid calls on a real small model, which never ceased to call, than plain
-        # JSON, which every format reads (tests/bench/README.md).
+        # For llama.cpp's server and llama-cpp-python's, which make a grammar of it. A grammar made here could also
+        # express a format's tags. With a real small model it gave fewer valid calls than plain JSON, as the model kept
+        # calling without end. Every format reads plain JSON (tests/bench/README.md).
         ConstraintRequest("llama_cpp", {"response_format": {"type": "json_object", "schema": schema}}),
         ConstraintRequest("structured_outputs", {"structured_outputs": {"json": schema}}),
         ConstraintRequest(
@@ -506,7 +506,7 @@ def _whole(schema: dict[str, Any]) -> list[ConstraintRequest]:
 
 
 def answer_schema(chat: ChatRequest) -> Mapping[str, Any] | None:
-    """The schema that the client's own `response_format` asks of the answer's text; `{}` for any JSON object."""
+    """The schema that the client's `response_format` asks of the answer's text; `{}` for any JSON object."""
     wanted = openai.read_value(chat.fields.get("response_format"))
     match wanted:
         case {"type": "json_schema", "json_schema": {"schema": dict() as schema}}:
@@ -534,9 +534,9 @@ def _tagged(tags: tuple[Tag, ...], chat: ChatRequest) -> ConstraintRequest:
 
 
 class ConstraintLadder:
-    """The constraints of one request, the best first. `asked` is the one at hand, None where there is none.
+    """The constraints of one request, the best first. `asked` is the current one, None if there is none.
 
-    `is_loose`: it says less than the tools' schemas do, so that calls are to be checked against them.
+    `is_loose`: it is weaker than the tools' schemas, so that calls have to be checked against them.
     """
 
     def __init__(self, chat: ChatRequest, fmt: ToolFormat, settings: Settings, memory: BackendMemory) -> None:
@@ -550,21 +550,21 @@ class ConstraintLadder:
             for asking in constraint_requests(chat, fmt, settings)
             if settings.constrain != "auto" or not self._is_known(asking.kind)
         ]
-        self._full: ConstraintRequest | None = None  # what `asked` is, or was made looser of
+        self._full: ConstraintRequest | None = None  # `asked`, or the constraint that it was loosened from
         self._left_out: tuple[str, ...] = ()
         self._refused: list[str] = []  # kinds
         self._count = 0
-        self._news = False  # the constraint at hand was refused as it stood
+        self._news = False  # the current constraint was refused in its full form
         self.asked: ConstraintRequest | None = None
         self.next_kind()
 
     @property
     def is_loose(self) -> bool:
-        """Whether the constraint at hand says less than the tools' schemas."""
+        """Whether the current constraint is weaker than the tools' schemas."""
         return self.asked is not None and bool(self._left_out)
 
     def next_kind(self) -> None:
-        """The next way to ask."""
+        """Go on to the next kind of constraint, if any."""
         self._full = self.asked = self._requests.pop(0) if self._requests else None
         self._left_out, self._news = (), False
         if self.asked is not None and (known := self._memory.recall(self._chat.model, self._schema_fact(self.asked))):
@@ -575,14 +575,14 @@ class ConstraintLadder:
         self._requests.clear()
         self.next_kind()
 
-    # -- what refusals teach -------------------------------------------------------------------------------------
+    # -- learning from refusals -------------------------------------------------------------------------------------
 
     def names_keyword(self, refusal: str) -> bool:
         """Whether a refusal, in lower case, names a keyword of the schemas."""
         return bool(named_keywords(refusal, self._schemas()))
 
     def after_refusal(self, refusal: str) -> None:
-        """The constraint at hand was refused with these words, in lower case: the next weaker one, or the next kind."""
+        """Go on to a weaker constraint, or the next kind, after a refusal with this text in lower case."""
         asked = self.asked
         if asked is None:
             return
@@ -601,7 +601,7 @@ class ConstraintLadder:
         self.next_kind()
 
     def accepted(self) -> None:
-        """The backend takes the request as it is asked now: what it refused before was refused for the constraint."""
+        """The backend accepts the request as it is now. Remember the refusals before, which the constraint caused."""
         model = self._chat.model
         for kind in self._refused:
             if has_plain_names(self._chat):
@@ -618,9 +618,9 @@ class ConstraintLadder:
             )  # fmt: skip
 
     def ignored(self, *, plainly: bool) -> None:
-        """The backend took the constraint and did not keep to it: the next kind.
+        """Go on to the next kind, after the backend accepted the constraint and did not apply it.
 
-        plainly: what came cannot be an answer under any constraint of the kind.
+        plainly: the answer is impossible under any constraint of the kind.
         """
         asked = self.asked
         if asked is None or self._full is None:
@@ -636,7 +636,7 @@ class ConstraintLadder:
     # -- weaker constraints --------------------------------------------------------------------------------------
 
     def _loosen(self, left_out: tuple[str, ...]) -> bool:
-        """Ask for the same kind without these keywords. Whether that is another request than the one at hand."""
+        """Ask for the same kind without these keywords. Return whether that differs from the current request."""
         full, asked = self._full, self.asked
         if full is None:
             return False

@@ -1,8 +1,8 @@
-"""Requests without tools that go on as they came, and what may be done about their answers.
+"""Requests without tools, which are forwarded unchanged, and changes to their answers.
 
-`UsageOnlyAnswer` adds usage that a client asks for and its backend does not give. `GuardedAnswer` reads the answer for
-calls while a guard is on: a backend may call tools of its own (an agent, a router with a server's tools), and the list
-and the rate hold for them too. `JsonInWords` asks in words for a `response_format` that the backend refuses.
+`UsageOnlyAnswer` adds usage that a client asks for and its backend does not report. `GuardedAnswer` reads the answer
+for calls while a guard is on: a backend may call its own tools (an agent, a router with a server's tools), and the
+limits of a guard apply to them too. `JsonInWords` asks in words for a `response_format` that the backend refuses.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = logging.getLogger("toolcall_middleware")
 
 
 class UsageOnlyAnswer:
-    """One such request, and the answer to it. What is public is as a `ToolAnswer` has it.
+    """A forwarded request and its answer, with the public methods of `ToolAnswer`.
 
     defer: see `UsageTap`. counts: whether usage is added to a stream.
     """
@@ -67,11 +67,11 @@ class UsageOnlyAnswer:
         return UsageTap(self._usage, self._settings.max_response_bytes, defer=self._defer)
 
     def let_go(self) -> None:
-        """There is nothing but bytes."""
+        """Do nothing: only bytes are held here."""
 
     @property
     def facts(self) -> Facts:
-        """What observers are told."""
+        """The facts for observers."""
         return Facts(
             usage=self._usage,
             mode="pass",
@@ -94,19 +94,19 @@ class UsageOnlyAnswer:
         return body
 
     def begin(self, status: int, headers: Mapping[bytes, bytes]) -> State:
-        """A response begins: what becomes of it."""
+        """A response begins. Return the state that handles it."""
         self._status = status
         is_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
         plain = headers.get(b"content-encoding", b"identity") == b"identity"
         if status in {400, 422} and plain:
             return State.COLLECTING
         if self._unasked and status == 200:
-            # Now it is sure that this was the fault, and no other that was told with the request's own words.
+            # The request succeeds without the field, so the field was the fault: the refusal did not merely quote it.
             self._memory.refuse(self._model, _ASKED)
         return State.TAPPING if self._counts and status == 200 and is_stream and plain else State.PASSING
 
     def sniff(self, data: bytes) -> State:  # noqa: ARG002 - as a conversation
-        """What a body is that begins with `data`: a whole one, for streams are told by their type here."""
+        """Return COLLECTING for any body: a stream is recognized by its content type, in `begin`."""
         return State.COLLECTING
 
     def headers(self) -> dict[str, str]:
@@ -114,19 +114,19 @@ class UsageOnlyAnswer:
         return {"x-toolcall": f"mode=pass{'; usage=estimated' if self._usage.will_estimate else ''}"}
 
     def feed(self, data: bytes) -> bytes:
-        """The next bytes of the stream; what leaves."""
+        """Take the next bytes of the stream. Return what is to be sent."""
         return self._tap.feed(data)
 
     def finish(self, *, cut: bool, left: bool) -> bytes:  # noqa: ARG002 - as a conversation
-        """The stream is over: what it broke off in the middle of."""
+        """The stream is over. Return the unfinished event that it ends with."""
         return self._tap.finish()
 
     def broken(self, error: ToolCallError, *, streaming: bool) -> bytes:  # noqa: ARG002 - nothing is held back
-        """The error as the last event."""
+        """Return the error as the last event."""
         return error.sse() + DONE
 
     def pending(self) -> UsageMeter | None:
-        """What the stream waits for."""
+        """The meter whose count the stream's end waits for; None if it does not wait."""
         return self._usage if self._tap.waits else None
 
     def counted(self) -> bytes:
@@ -134,7 +134,7 @@ class UsageOnlyAnswer:
         return self._tap.release()
 
     def whole(self, data: bytes) -> Reply | None:
-        """A refusal. It may be for the usage that the request asks for: then it is asked without."""
+        """Take a refusal. If it is for `stream_options`, return None: the request is sent again without the field."""
         known = self._memory.refuses(self._model, _ASKED)
         if _ASKED.encode() not in data[:_MAX_READ].lower() or self._unasked or known:
             return Reply(self._status, data, None)
@@ -146,11 +146,11 @@ class UsageOnlyAnswer:
         return None
 
     def counted_in(self, reply: Reply) -> Reply:
-        """A refusal has no usage."""
+        """Return the reply unchanged: a refusal has no usage."""
         return reply
 
 
-# The text and the reasoning are emitted as they come, and nothing is asked again.
+# Text and reasoning are emitted unchanged, and nothing is retried.
 _AS_IT_CAME = {"mode": "native", "reasoning_field": None, "validate_arguments": "off", "retries": 0}
 
 
@@ -158,7 +158,7 @@ _CALLS = ("tool_calls", "function_call")
 
 
 def _may_hold_calls(data: bytes) -> bool:
-    """Whether a body that is no chat completion holds calls, or may to a reader that takes more than JSON."""
+    """Whether a body that is not a chat completion holds calls. One that is not valid JSON may to a lenient reader."""
     value = openai.read_value(data)
     if value is None:
         return any(name.encode() in data for name in _CALLS)
@@ -175,14 +175,14 @@ def _may_hold_calls(data: bytes) -> bool:
 
 
 def _asked(body: bytes, chat: ChatRequest, settings: Settings) -> bytes:
-    """The body, which asks for usage where tokens are limited. The client does not get to see it."""
+    """The body. If tokens are limited it asks for usage, which the client does not see."""
     if settings.token_limit is None or not chat.stream or chat.include_usage:
         return body
     return openai.with_fields(body, {"stream_options": {"include_usage": True}})
 
 
 class GuardedAnswer(ToolAnswer):
-    """One such request: its body, sent on as it is, and its answer, which is read for calls."""
+    """A forwarded request and its answer, which is read for calls."""
 
     def __init__(self, body: bytes, settings: Settings, memory: BackendMemory, *, defer: bool) -> None:
         chat = unread_request(body, model_of(body))
@@ -191,7 +191,7 @@ class GuardedAnswer(ToolAnswer):
 
     @property
     def facts(self) -> Facts:
-        """What observers are told."""
+        """The facts for observers."""
         return replace(super().facts, mode="pass", format=None)
 
     def first(self) -> bytes:
@@ -204,7 +204,7 @@ class GuardedAnswer(ToolAnswer):
         return super().take_next() if body is None else self._request.sends(body)
 
     def begin(self, status: int, headers: Mapping[bytes, bytes]) -> State:
-        """A response begins. A refusal is the client's, as it came."""
+        """A response begins. Return the state that handles it. A refusal is passed to the client unchanged."""
         refused = self._passed.begin(status, headers)
         state = super().begin(status, headers)
         if status >= 400:
@@ -216,7 +216,7 @@ class GuardedAnswer(ToolAnswer):
         return {**super().headers(), **self._passed.headers()}
 
     def whole(self, data: bytes) -> Reply | None:
-        """A collected response. None: ask again, with `take_next`."""
+        """The reply for a collected response. None: ask again, with `take_next`."""
         if self._status >= 400:
             return self._passed.whole(data)
         if is_completion(data) or _may_hold_calls(data):
@@ -224,7 +224,7 @@ class GuardedAnswer(ToolAnswer):
         return Reply(self._status, data, None)
 
     def finish(self, *, cut: bool, left: bool) -> bytes:
-        """The stream is over. One in which no choice of a chat completion began ends as it came."""
+        """The stream is over. Its end is unchanged if no choice of a chat completion began in it."""
         stream = self._stream
         if stream.choices.begun or stream.failed is not None:
             return super().finish(cut=cut, left=left)
@@ -235,9 +235,9 @@ class GuardedAnswer(ToolAnswer):
 
 
 class JsonInWords:
-    """What becomes of the field in one exchange, with `structured=auto`.
+    """What one exchange does about `response_format`, with `structured=auto`.
 
-    `waits`: the request passes with the field, which the backend has not answered yet.
+    `waits`: the request was forwarded with the field, and the backend has not answered yet.
     """
 
     def __init__(self, memory: BackendMemory) -> None:
@@ -245,10 +245,10 @@ class JsonInWords:
         self._memory = memory
         self._body = b""
         self._status = 0
-        self._refused = ""  # the model whose backend has refused the field, until another answer shows that it was that
+        self._refused = ""  # the model whose backend refused the field, until an answer without it confirms this
 
     def begin(self, body: bytes, settings: Settings) -> Settings:
-        """A request comes. Return the settings that it is read with."""
+        """Return the settings that the request in `body` is read with."""
         if settings.structured != "auto" or settings.mode == "off" or not asks_for_json(body):
             return settings
         if self._memory.refuses(model_of(body), _FIELD):
@@ -257,13 +257,13 @@ class JsonInWords:
         return settings
 
     def answered(self, status: int) -> None:
-        """The head of an answer has come."""
+        """The head of an answer has arrived."""
         self._status = status
         if self._refused and status == 200:
             self._memory.refuse(self._refused, _FIELD)
 
     def instead(self, refusal: bytes, settings: Settings, *, always: bool) -> tuple[Settings, ChatRequest] | None:
-        """How the request is asked in words, where an answer's body refuses the field by name; else None."""
+        """The settings and the request that ask in words, if the answer's body refuses the field by name; else None."""
         said = refusal[:_MAX_READ].lower()
         waited, self.waits = self.waits, False
         if not waited or self._status not in {400, 422} or b"invalid schema" in said:
@@ -274,7 +274,7 @@ class JsonInWords:
         try:
             chat = read_request(self._body, settings, always=always)
         except ToolCallError:
-            return None  # it was not checked until now: the refusal is the answer
+            return None  # the request was not checked until now: the client gets the refusal
         if not isinstance(chat, ChatRequest):
             return None
         _log.info("The backend of %s takes no response_format: it is asked in words.", shown(chat.model))

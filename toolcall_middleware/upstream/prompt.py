@@ -1,7 +1,7 @@
-"""The prompt: what the backend is sent instead of tools, calls and results.
+"""The prompt, which replaces tools, calls and results in the request to the backend.
 
 The tool block comes first and depends on the tools alone, so that a backend's prefix cache keeps working. What
-`tool_choice` asks for comes last, before the text of the last user message: behind it, small models take it for the
+`tool_choice` asks for comes last, before the text of the last user message: after it, small models take it for the
 question (tests/bench/wording).
 """
 
@@ -36,33 +36,33 @@ _ANSWER = "nswer with nothing but JSON that fits this JSON Schema: "  # after "A
 
 
 class SentConversation:
-    """The conversation as the backend is sent it, natively or by prompt, and what follows it from attempt to attempt.
+    """The conversation as it is sent to the backend, natively or by prompt, with the messages that attempts add.
 
-    messages: those of the attempt at hand; none where the client's go as they came. raw: where a template writes the
-    prompt. prompt: what is to be written for the attempt at hand. bare: the prompt asks for bare JSON.
+    messages: those of the current attempt; empty if the client's are sent unchanged. raw: set if a template writes the
+    prompt. prompt: the prompt to write for the current attempt. bare: the prompt asks for bare JSON.
     """
 
     def __init__(self, chat: ChatRequest, settings: Settings, tools: ToolBudget) -> None:
         self._chat = chat
         self._settings = settings
         self._tools = tools
-        self._added = ""  # what the prompt holds besides the conversation
+        self._added = ""  # the text that the prompt adds to the conversation
         self.messages: list[dict[str, Any]] = []
         self.raw: RawPrompt | None = None
         self.prompt: PendingPrompt | None = None
         self.bare = False
 
     def natively(self) -> None:
-        """The backend takes tools."""
+        """Set the messages for a backend that takes tools."""
         settings = self._settings
         limit, own, foreign = settings.max_result_bytes, settings.rewrite_ids, settings.upstream_api != "openai"
         self.messages = history.for_backend(self._chat.messages, limit, own_ids=own, knows_errors=foreign) or []
 
     def by_prompt(self, fmt: ToolFormat, answer: Mapping[str, Any] | None, *, bare: bool) -> None:
-        """The backend takes none: the prompt is written, without what followed.
+        """Set the messages for a backend that takes no tools, without those that earlier attempts added.
 
-        answer: the JSON Schema that the client wants an answer in text to have. bare: calls that must come are held to
-        bare JSON, whatever the format: the prompt asks for the same.
+        answer: the JSON Schema that the client asks of an answer in text. bare: required calls are constrained to bare
+        JSON, whatever the format, and the prompt asks for the same.
         """
         tools, settings = self._tools, self._settings
         if settings.send == "completions":
@@ -74,7 +74,7 @@ class SentConversation:
         if answer is not None:
             words = f"If you call no tool, a{_ANSWER}" if tools.held.offers_tools else f"A{_ANSWER}"
             last = history.joined([last, words + escaping.as_data(escaping.dump(compact_schema(answer)))])
-        # It depends on the tools alone.
+        # The front depends on the tools alone.
         front = _tool_block(tools.shown, tools.block or fmt, settings)
         self._added = history.joined([front, last])
         self.messages = self._plain(fmt, front)
@@ -87,8 +87,8 @@ class SentConversation:
         """The conversation for a text backend: the tool block precedes it.
 
         `messages=plain` gives at most one system message, then alternating roles, `role` and `content` alone.
-        `messages=keep` gives messages without calls and results as they came, but for the two that the prompt goes
-        into.
+        `messages=keep` leaves messages without calls and results unchanged, except the two that the prompt is
+        added to.
         """
         chat, settings = self._tools.shown, self._settings
         limit, names = settings.max_result_bytes, chat.listed.by_name
@@ -104,13 +104,13 @@ class SentConversation:
         return messages
 
     def go_on(self, more: list[dict[str, Any]], for_template: list[dict[str, Any]]) -> None:
-        """These messages follow."""
+        """Add messages at the end, for another attempt."""
         self.messages = [*(self.messages or self._chat.messages), *more]
         if self.raw is not None:
             self.raw.again(for_template)
 
     def injected(self, *, native: bool) -> str:
-        """What is added to the prompt, where that is reported."""
+        """The text that is added to the conversation, if that is reported."""
         is_reported = self._settings.extension_field is not None and self.raw is None
         return self._added if is_reported and not native else ""
 
@@ -118,8 +118,8 @@ class SentConversation:
         """The body of the next attempt: the client's, its fields byte for byte and in order, without what such a
         backend refuses.
 
-        fmt: of the prompt; None for native tools. extra: fields to set, in place where the client sent them; None
-        removes one. `drop_params` has the last word.
+        fmt: the prompt's format; None for native tools. extra: fields to set, in the place where the client sent them;
+        None removes a field. `drop_params` is applied last.
         """
         fields = self._native_fields() if fmt is None else self._text_fields(fmt)
         for name, value in extra.items():
@@ -138,7 +138,7 @@ class SentConversation:
         return msgspec.json.encode(fields)
 
     def _text_fields(self, fmt: ToolFormat) -> dict[str, Any]:
-        """For a text backend."""
+        """The fields for a text backend."""
         chat = self._chat
         fields: dict[str, Any] = {name: value for name, value in chat.fields.items() if name not in _NOT_FOR_TEXT}
         _keep_stop(fields, chat)
@@ -148,7 +148,7 @@ class SentConversation:
         return fields
 
     def _native_fields(self) -> dict[str, Any]:
-        """For a backend that takes tools itself: the client's, but for `stop` and for what such a backend may not know.
+        """The fields for a backend that takes tools: the client's, except `stop` and those that it may not know.
 
         Deprecated functions and custom tools become function tools.
         """
@@ -174,7 +174,7 @@ class SentConversation:
 
 
 def wish(chat: ChatRequest, fmt: ToolFormat, *, bare: bool) -> str:
-    """What `tool_choice` asks for, in words."""
+    """The text that asks the model for what `tool_choice` demands."""
     if not chat.offers_tools:
         return ""
     if bare:
@@ -192,8 +192,8 @@ def _function_tool(tool: Tool) -> dict[str, Any]:
 
 
 def _keep_stop(fields: dict[str, Any], chat: ChatRequest) -> None:
-    """The middleware ends text at the client's stop strings itself, because a backend would cut calls by them. Where
-    no call can come the backend is told of them too, and stops there.
+    """Remove `stop` if the answer may hold calls, because a backend would cut calls at the client's stop strings. The
+    middleware ends text at them itself.
     """
     if chat.offers_tools:
         fields.pop("stop", None)
@@ -210,7 +210,7 @@ def _wants_special_tokens(chat: ChatRequest, fmt: ToolFormat, settings: Settings
 
 
 def _put_in_front(messages: list[dict[str, Any]], front: str, role: str) -> None:
-    """Into the system message (or the first of the user, where templates know no system role), else as a new one."""
+    """Put `front` into the first message of `role` (`system` and `developer` are one), else into a new message."""
     wanted = {"user"} if role == "user" else {"system", "developer"}
     for place, message in enumerate(messages):
         if message.get("role") in wanted:
@@ -218,12 +218,12 @@ def _put_in_front(messages: list[dict[str, Any]], front: str, role: str) -> None
             messages[place] = {**message, "content": history.appended(front, content if content is not None else "")}
             return
         if role == "user" and message.get("role") == "assistant":
-            break  # such templates want the user to begin
+            break  # templates without a system role want the user to begin
     messages.insert(0, {"role": role, "content": front})
 
 
 def put_before_last(messages: list[dict[str, Any]], text: str) -> None:
-    """Put `text` before the content of the last message where that is the user's, else into a user message of its own.
+    """Put `text` before the content of the last message if that is the user's, else into a user message of its own.
 
     All messages before it keep their bytes.
     """
@@ -238,13 +238,13 @@ def _tool_block(chat: ChatRequest, fmt: ToolFormat, settings: Settings) -> str:
     if not chat.offers_tools:
         return ""
     parallel = _block_parallel(chat, settings)
-    # The method stands for the format object itself: two of one name may render differently. The names, because a guard
-    # may offer fewer tools than the client sent.
+    # The bound method identifies the format object, as two formats of one name may render differently. The names are
+    # in the key because a guard may offer fewer tools than the client sent.
     key = (fmt.render_tools, parallel, chat.tools_raw, tuple(chat.tools.by_name))
     block = _BLOCKS.get(key)
     if block is None:
         tools = chat.tools.tools
-        # Without any, the block would not say how to call.
+        # Without any tool, the block would not say how to call.
         front = [tool for tool in tools if not tool.loaded] or tools
         block = fmt.render_tools(front, parallel=parallel)
         _BLOCKS.put(key, block, size=len(chat.tools_raw) + len(block))
@@ -252,7 +252,7 @@ def _tool_block(chat: ChatRequest, fmt: ToolFormat, settings: Settings) -> str:
 
 
 def _block_parallel(chat: ChatRequest, settings: Settings) -> bool:
-    """Whether the block speaks of several calls. A named tool is said at the end and must not change the block."""
+    """Whether the block allows several calls. A named tool is requested at the end and must not change the block."""
     if chat.choice.mode is not ChoiceMode.NAMED:
         return chat.choice.parallel
     asked = chat.fields.get("parallel_tool_calls")
@@ -260,4 +260,4 @@ def _block_parallel(chat: ChatRequest, settings: Settings) -> bool:
 
 
 _BLOCKS: LRUCache[Any, str] = LRUCache(max_entries=64, max_size=16 << 20)
-"""Tool blocks, by what they are made of; their size is in bytes. Agents send the same tools at every turn."""
+"""Tool blocks by their inputs; sizes are in bytes. Agents send the same tools at every turn."""

@@ -1,8 +1,8 @@
 """`send=completions`: the conversation as a checkpoint's own chat template renders it, for the backend's
 `/v1/completions`.
 
-The template gets the tools, calls and results as OpenAI's API has them. What tools say is neutralised as in every other
-prompt, and what `tool_choice` asks for stands at the end, in the words of the format.
+The template gets the tools, calls and results as OpenAI's API has them. The text of results is neutralised as in every
+other prompt. The text for `tool_choice` is at the end, in the words of the format.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Message = dict[str, Any]
 
 
 class RawPrompt:
-    """The conversation of one request for the template, over all attempts. `messages`, `tools`: what it gets."""
+    """The conversation of one request for the template, over all attempts. `messages`, `tools`: its variables."""
 
     def __init__(self, chat: ChatRequest, settings: Settings, fmt: ToolFormat, prompts: TemplatePrompts) -> None:
         for name, why in _NOT_WITH_A_PROMPT.items():
@@ -55,30 +55,30 @@ class RawPrompt:
         self._limit = settings.max_response_bytes
         self._llama_cpp = asks_llama_cpp_for_text(settings)
         self._more = _for_template(chat)
-        # All of them, also where one is named: the prompt's beginning stays the same from turn to turn.
+        # All tools, even if one is named: the prompt's beginning stays the same from turn to turn.
         offered = chat.tools.tools if chat.offers_tools else ()
         self.tools = [{"type": "function", "function": _harmless(escaping.describe(tool))} for tool in offered]
         self._begin = _messages(chat, settings, fmt)
         self.messages = self._begin
 
     def begin(self, words: str) -> None:
-        """The first messages of an attempt. words: what is said last."""
+        """Set the messages of the first attempt. words: the text to put before the last message of the user."""
         self.messages = list(self._begin)
         if words:
             prompt.put_before_last(self.messages, words)
 
     def again(self, messages: list[Message]) -> None:
-        """More messages, for another attempt."""
+        """Add messages, for another attempt."""
         self.messages = [*self.messages, *messages]
 
     def pending(self, plain: list[Message]) -> PendingPrompt:
-        """The prompt that is to be written. plain: the messages for a template that does not understand tools."""
+        """The prompt to write. plain: the messages for a template that does not understand tools."""
         parts = self.messages, self.tools, plain, self._more
         return PendingPrompt(self._prompts, parts, self._format, self._model, self._limit, llama_cpp=self._llama_cpp)
 
 
 def raw_prompt(chat: ChatRequest, settings: Settings, fmt: ToolFormat) -> RawPrompt | None:
-    """None where the setting does not ask for it, there is nothing of tools, or no template of the model is at hand.
+    """The prompt; None if the setting does not ask for it, no tools are involved, or the model has no template here.
 
     Raises ToolCallError.
     """
@@ -94,7 +94,7 @@ def raw_prompt(chat: ChatRequest, settings: Settings, fmt: ToolFormat) -> RawPro
 
 
 def _for_template(chat: ChatRequest) -> dict[str, Any]:
-    """What else a client tells the template."""
+    """The client's other variables for the template."""
     given = openai.read_value(chat.fields.get("chat_template_kwargs"))
     more = dict(given) if isinstance(given, dict) else {}
     more.pop("add_generation_prompt", None)
@@ -131,13 +131,13 @@ def _message(message: Message, place: int, offered: Collection[str], is_call: Ca
             content = escaping.neutralise_names(content, offered, is_call)
             made["content"] = escaping.with_note([escaping.neutralise(content)], [ToolResult("", content)])
         case "assistant" if thought := reasoning_of(message):
-            # Templates read the one or the other.
+            # Templates read either of the two names.
             made["reasoning_content"] = made["reasoning"] = thought
     return made
 
 
 def _harmless(value: Any) -> Any:
-    """The JSON value, in which no string reads as markup. Names of fields stay."""
+    """The JSON value with markup in its strings neutralised. Names of fields are unchanged."""
     match value:
         case str():
             return escaping.neutralise(value)
@@ -149,9 +149,9 @@ def _harmless(value: Any) -> Any:
 
 
 class PendingPrompt:
-    """A prompt that is to be written before the backend is asked: a host runs `write` in a thread, then asks for
-    `body`. written: None before. limit: bytes of the whole answer that is to come. llama_cpp: the backend is known to
-    be its server. on_body: is told the body that the backend gets, which no action of the exchange holds.
+    """A prompt to write before the backend is asked: a host runs `write` in a thread, then calls `body`.
+    written: None before `write`. limit: bytes that a whole answer may have. llama_cpp: the backend is known to be
+    llama.cpp's server. on_body: called with the body for the backend, which no action of the exchange holds.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class PendingPrompt:
         self.on_body: Callable[[bytes], object] | None = None
 
     def write(self) -> None:
-        """Takes milliseconds. Raises ToolCallError."""
+        """Write the prompt. Takes milliseconds. Raises ToolCallError."""
         try:
             self.written = self._prompts.write(*self._parts)
         except TemplateRefusalError as refusal:
@@ -185,11 +185,11 @@ class PendingPrompt:
 
     @property
     def text(self) -> str:
-        """The prompt."""
+        """The prompt; empty before `write`."""
         return "" if self.written is None else self.written.text
 
     def body(self, body: bytes) -> bytes:
-        """The text completion's body for the chat completion's."""
+        """The body of the text completion, made of the chat completion's."""
         stop = () if self.written is None else self.written.ends
         preserved = preserved_tokens(self._format, self._model)
         asked = completion_body(body, self.text, stop=stop, preserved=preserved, llama_cpp=self._llama_cpp)
@@ -199,7 +199,7 @@ class PendingPrompt:
 
     @property
     def opened(self) -> OpenedReasoning | None:
-        """The thought that the prompt's end opens."""
+        """The reasoning that the prompt's end opens, if any."""
         if self.written is None or self.written.opened is None:
             return None
         opening, closing = self.written.opened
@@ -209,14 +209,14 @@ class PendingPrompt:
 
 _CALLS = [ToolCall("f", '{"a": "b"}', "call_000000001"), ToolCall("f", '{"a": 1}', "call_000000002")]
 _MOST = 64
-"""Tokens that are named: each is looked up in the vocabulary."""
+"""The maximum of preserved tokens: each is looked up in the vocabulary."""
 
 
 def preserved_tokens(fmt: ToolFormat, model: str) -> list[str]:
-    """The markers of a format's calls, turns and thoughts, which are special tokens of the model and are to be text.
+    """The markers of a format's calls, turns and reasoning, which may be special tokens and must be emitted as text.
 
-    llama.cpp's text completions drop all that `preserved_tokens` do not name (its server's `params_from_json_cmpl`),
-    where vLLM and SGLang take `skip_special_tokens: false`. What is no single token of the model is ignored there.
+    llama.cpp's text completions drop special tokens that `preserved_tokens` does not name, and ignore names of several
+    tokens (its server's `params_from_json_cmpl`). vLLM and SGLang take `skip_special_tokens: false` instead.
     """
     tags = thoughts_of(fmt, model).tags
     family = fmt if isinstance(fmt, Family) else getattr(fmt, "prompt", None)
@@ -224,8 +224,8 @@ def preserved_tokens(fmt: ToolFormat, model: str) -> list[str]:
     if isinstance(family, Family):
         markup = family.markup
         markers += [tag for pair in markup.reasoning for tag in pair]
-        markers += [*markup.noise, *markup.stops]  # what ends a turn ends the answer, and is no text
+        markers += [*markup.noise, *markup.stops]  # the end of a turn ends the answer and is not text
         markers += [opener.marker for opener in family.auto_openers]
-    # A marker may be a token and a word behind it (`<|channel>thought`).
+    # A marker may be a token followed by a word (`<|channel>thought`).
     found = dict.fromkeys(token for marker in markers for token in tokens(marker) or [marker.strip()])
     return [token for token in found if token][:_MOST]

@@ -1,6 +1,6 @@
-"""The answer to a request with tools: streamed or whole, rewritten, and judged whether it is the one to give.
+"""The answer to a request with tools, streamed or whole. It is rewritten, and either sent or retried.
 
-How the request is put to the backend is attempt.py's. Here its answers are read.
+attempt.py sends the request to the backend. This module reads the answers.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _FAULTS = " do not fit its schema: "
 _UNAUTHORIZED = 401
 _UNPARSED = Decision("call", "unparsed", "the backend's error holds what the model wrote")
 _PATIENCE = 24
-"""Events for the brackets behind a constrained call: a model may put white space between them, but not for ever."""
+"""Events allowed for the closing brackets after a constrained call, as a model may put white space between them."""
 
 
 class ToolAnswer:
-    """One request with tools, and the answers to its attempts. It keeps no state of the wire.
+    """One request with tools, and the answers to its attempts. It keeps no state of the connection.
 
-    extension: what is said beside calls. defer: whether a count that takes time is waited for (`pending`).
-    lowers_limit: see `Negotiation`. writer: writes the answer where the client speaks another API.
+    extension: adds remarks to calls. defer: whether to wait for a count that takes time (`pending`).
+    lowers_limit: see `Negotiation`. writer: writes the answer if the client speaks another API.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class ToolAnswer:
         self._defer = defer
         tells_ends = writer is not None
         self._request = ToolRequest(chat, settings, memory, extension, lowers_limit=lowers_limit, tells_ends=tells_ends)
-        self.error: ToolCallError | None = None  # what the client is told instead of an answer, or at its end
-        # Of the response at hand:
+        self.error: ToolCallError | None = None  # sent to the client instead of an answer, or at its end
+        # Of the current response:
         self.stream: StreamRewriter | None = None
         self._status = 200
         self._is_stream = False  # the content type says so
@@ -81,7 +81,7 @@ class ToolAnswer:
         self._is_due = False  # the answer's end waits for a count
 
     def let_go(self) -> None:
-        """Free what was read of the request, in steps. It is over."""
+        """Free the request's parsed data, in steps. The request is over."""
         self._request.let_go()
 
     # -- the request ---------------------------------------------------------------------------------------------
@@ -98,17 +98,17 @@ class ToolAnswer:
 
     @property
     def prompt(self) -> PendingPrompt | None:
-        """What is to be written for the body at hand."""
+        """The prompt to write for the current body; None if there is none to write."""
         return self._request.prompt
 
     @property
     def native(self) -> bool:
-        """Whether the tools go to the backend."""
+        """Whether the tools are sent to the backend."""
         return self._request.native
 
     @property
     def facts(self) -> Facts:
-        """What observers are told."""
+        """The facts for observers."""
         return replace(_facts(self._request), stream=self._chat.stream, error=self.error)
 
     @property
@@ -119,7 +119,7 @@ class ToolAnswer:
     # -- the response --------------------------------------------------------------------------------------------
 
     def begin(self, status: int, headers: Mapping[bytes, bytes]) -> State:
-        """A response begins: what becomes of it."""
+        """A response begins. Return the state that handles it."""
         self.stream = None
         self._request.unparsed = None
         self._form.begin()
@@ -132,7 +132,7 @@ class ToolAnswer:
         return State.SNIFFING if self._chat.stream else State.COLLECTING
 
     def sniff(self, data: bytes) -> State:
-        """What a body is that begins with `data`."""
+        """Return the state for a body that begins with `data`."""
         streams = is_stream(data, told=self._is_stream)
         if streams is None:
             return State.SNIFFING
@@ -180,17 +180,17 @@ class ToolAnswer:
         return self.stream
 
     def feed(self, data: bytes) -> bytes:
-        """The next bytes of the stream; what leaves. The first ones at least, others may be fed to it directly."""
+        """Take bytes of the stream. Return what is to be sent. All but the first may be fed to `stream` directly."""
         out = self._stream.feed(data)
         if self._stream.choices.begun:
             self._request.is_accepted()
         return out
 
     def finish(self, *, cut: bool, left: bool) -> bytes:
-        """The stream is over. What leaves, unless it is asked again (`take_next`) or waits for a count (`pending`).
+        """The stream is over. Return what is to be sent. The end may wait for a count (`pending`) or another attempt
+        (`take_next`).
 
-        cut: it broke off. left: something has left for the client. Raises ToolCallError where nothing has, and the
-        client is to be told of an error.
+        cut: it broke off. left: something was sent to the client. Raises ToolCallError for an error if nothing was.
         """
         stream, request = self._stream, self._request
         cut = cut and not stream.received_done
@@ -227,7 +227,7 @@ class ToolAnswer:
         return out + stream.end()
 
     def _written(self, refusal: ToolCallError) -> bytes | None:
-        """The completion with the call that the backend could not read, and whose text its error holds."""
+        """A completion of the text in `refusal`, if the backend could not parse a call in it; else None."""
         may_call = self.offers_tools and self._request.unparsed is None
         read = _reader_of(registry.get("auto"), self._chat, self._settings)
         unparsed = unparsed_calls(refusal, read) if may_call else None
@@ -237,7 +237,7 @@ class ToolAnswer:
         return _completion(unparsed.text)
 
     def _is_settled(self, outcome: AnswerOutcome, *, left: bool) -> bool:
-        """See `ToolRequest.is_settled`. A call that the backend could not parse was left to us, and not in the text."""
+        """See `ToolRequest.is_settled`. A call that the backend could not parse does not count as markup."""
         if self._request.unparsed is not None or (self.stream is not None and self.stream.choices.salvaged):
             outcome = replace(outcome, read_markup=False)
             self._request.decisions.append(_UNPARSED)
@@ -245,19 +245,19 @@ class ToolAnswer:
         return self._request.is_settled(outcome, left=left)
 
     def _is_refusal(self, error: ToolCallError) -> bool:
-        """Whether an answer of status 200 is a refusal, after which the backend is asked again as for one with its own
-        status: some engines look at a request too late to choose that.
+        """Whether an answer of status 200 is a refusal that leads to another attempt, like one with an error status:
+        some engines check a request only after the status is sent.
         """
         return not is_ours(error.code) and self._request.repairs(error)
 
     def broken(self, error: ToolCallError, *, streaming: bool) -> bytes:
-        """The last bytes of an answer that has begun and fails. streaming: its stream may hold back some of it."""
+        """Return the last bytes of an answer that fails after its start. streaming: its stream may hold back some."""
         return (self._stream.finish(cut=True) if streaming else b"") + self._form.broken(error)
 
     # -- a whole answer ------------------------------------------------------------------------------------------
 
     def whole(self, data: bytes) -> Reply | None:
-        """A collected response. None: ask again, with `take_next`. Raises ToolCallError as `finish` does."""
+        """The reply for a collected response. None: ask again (`take_next`). Raises ToolCallError as `finish` does."""
         chat, request = self._chat, self._request
         if self._status >= 400:
             refusal = openai.read_error(data, self._status)
@@ -292,7 +292,7 @@ class ToolAnswer:
         return self._written_whole(answer)
 
     def _no_answer(self, data: bytes) -> Reply | None:
-        """A response of status 200 that is no chat completion: as of `whole`."""
+        """As `whole`, for a response of status 200 that is not a chat completion."""
         refusal = no_completion(data)
         if (written := self._written(refusal)) is not None:
             return self.whole(written)
@@ -301,7 +301,7 @@ class ToolAnswer:
         return None
 
     def _as_stream(self, data: bytes) -> Reply | None:
-        """A whole answer to a request for a stream goes the way of a stream."""
+        """As `whole`, for a whole answer to a request for a stream: it is handled as a stream."""
         events = as_stream(data)
         if events is None:
             return None if not data.strip() and self._request.asks_whole() else self._no_answer(data)
@@ -311,13 +311,13 @@ class ToolAnswer:
         return Reply(self._status, out, {"content-type": "text/event-stream", **self.headers()})
 
     def _restart(self, events: bytes, *, left: bool) -> bytes:
-        """The answer is the stream of these `events`, all of it: what leaves, as of `finish`."""
+        """Take `events` as the whole stream. Return what is to be sent, as `finish` does."""
         self.stream = self._new_rewriter()
         out = self.feed(events)
         return out + self.finish(cut=False, left=left or bool(out))
 
     def _written_whole(self, answer: WholeAnswer) -> Reply:
-        """A whole answer whose usage is known, with our own remarks."""
+        """The reply for a whole answer whose usage is known, with remarks of the middleware."""
         request, outcome = self._request, answer.outcome
         body = self._form.whole(answer, _remarks(self._extension, outcome, request.usage.injection()))
         headers = {
@@ -326,19 +326,19 @@ class ToolAnswer:
         }
         return Reply(self._status, body, headers)
 
-    # -- what has to wait for a count ----------------------------------------------------------------------------
+    # -- answers that wait for a count ----------------------------------------------------------------------------
 
     def pending(self) -> UsageMeter | None:
-        """What the answer's end waits for."""
+        """The meter whose count the answer's end waits for; None if it does not wait."""
         return self._request.usage if self._is_due else None
 
     def counted(self) -> bytes:
-        """The rest of a stream that waited."""
+        """Return the rest of a stream that waited."""
         self._is_due = False
         return self._stream.end()
 
     def counted_in(self, reply: Reply) -> Reply:
-        """The same for an answer that `whole` gave."""
+        """The same for a reply that `whole` returned."""
         if self._chat.stream:
             return Reply(reply.status, reply.body + self.counted(), reply.headers)
         self._is_due = False
@@ -348,7 +348,7 @@ class ToolAnswer:
 
 
 def _facts(request: ToolRequest) -> Facts:
-    """What is known of the request's attempts."""
+    """The facts of the request's attempts."""
     return Facts(
         usage=request.usage,
         mode="native" if request.native else "prompt",
@@ -365,9 +365,9 @@ def _facts(request: ToolRequest) -> Facts:
 def _refused(refusal: ToolCallError, status: int, note: str) -> Reply:
     """The backend's refusal as the client gets it."""
     if not isinstance(refusal.code, str) and is_context_error(refusal):
-        refusal.code = CONTEXT  # engines repeat the status there; clients that can compact look for this one
+        refusal.code = CONTEXT  # engines put the status there; clients that compact conversations look for this code
     headers = {"content-type": "application/json"}
-    if status != _UNAUTHORIZED:  # a client that is not let in learns nothing of the settings
+    if status != _UNAUTHORIZED:  # an unauthorized client gets no settings
         headers["x-toolcall"] = note
     return Reply(status, refusal.body(), headers)
 
@@ -410,7 +410,7 @@ def _tell_no_call(report: CallReport, reason: NoCall | None, memory: BackendMemo
 
 def _warn(warnings: Sequence[str]) -> None:
     for warning in warnings:
-        # What does not fit quotes the arguments, and they are nobody's business in a log.
+        # The faults quote the arguments, which do not belong in a log.
         what, fits, faults = warning.partition(_FAULTS)
         places = "; ".join(fault.partition(": ")[0] for fault in faults.split("; "))
         _log.warning("%s", on_one_line(f"{what}{_FAULTS}{places}" if fits else what))

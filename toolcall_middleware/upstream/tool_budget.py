@@ -1,7 +1,7 @@
-"""What the model is shown of a request's tools, over all attempts: the settings `tools_budget` and `choose`.
+"""The tools that the model is shown, over all attempts of a request: the settings `tools_budget` and `choose`.
 
-Within a budget of tokens tools are shown in one of four forms, in this order: all of it; schemas without what a prompt
-does not need; descriptions shortened at the end of a sentence; the last tools by name and one line each, in the
+Within a budget of tokens tools are shown in one of four forms, in this order: in full; with schemas reduced to what a
+prompt needs; with descriptions shortened at the end of a sentence; the last tools by name and one line each, in the
 description of `find_tools`. The form depends on the tools and the budget alone, so that the front of the prompt keeps
 its bytes from turn to turn. The definitions of deferred tools that are found, called or named follow in the
 conversation, and stay there.
@@ -38,7 +38,7 @@ from .history import text_of
 from .negotiation import answer_schema
 
 MAX_SEARCHES = 3
-"""Answers of `find_tools` in one exchange."""
+"""The maximum of answers of `find_tools` in one exchange."""
 RESPOND = Tool(
     "respond",
     "Answer in words. Call this where no other tool fits.",
@@ -50,7 +50,7 @@ RESPOND = Tool(
     },
 )
 _SHARE = 3
-"""Of the window one part in so many is for the tools (`auto`)."""
+"""The tools may take one part in so many of the window (`auto`)."""
 
 
 Render = Callable[[Sequence[Tool]], str]
@@ -65,23 +65,23 @@ class ToolBudget:
         self._settings = settings
         self._memory = memory
         self._tools = ShownTools(chat.tools.tools)
-        self._defined: dict[str, Tool] = {}  # deferred tools whose definitions the model has
+        self._defined: dict[str, Tool] = {}  # deferred tools whose definitions the model was given
         self._searches = 0
         self._native = False
         self.block: ToolFormat | None = None
-        """What writes the tools in the prompt, where the format does not."""
+        """The format that writes the tools in the prompt, if it is not the prompt's format."""
         self.chooses = False
-        """The answer is to be a call: of a tool, or of `respond`."""
+        """The answer is constrained to a call: of a tool, or of `respond`."""
         self._read = self._shown = chat
 
     @property
     def form(self) -> str:
-        """In which form the tools are shown."""
+        """The form in which the tools are shown."""
         return self._tools.form
 
     @property
     def note(self) -> str:
-        """What `x-toolcall` says of deferred tools."""
+        """The part of `x-toolcall` about deferred tools."""
         if not self._tools.deferred:
             return ""
         hidden = len(self._tools.deferred) - len(self._defined)
@@ -89,7 +89,7 @@ class ToolBudget:
 
     @property
     def inner(self) -> InnerTools | None:
-        """The calls that the client is not to see."""
+        """The calls that the client does not see; None if there are none."""
         if not (self._tools.deferred or self.chooses):
             return None
         answers = self._searches < MAX_SEARCHES
@@ -103,7 +103,7 @@ class ToolBudget:
         )
 
     def _faults(self, name: str, arguments: str) -> list[str]:
-        """What is wrong with a call's arguments, once they have the types of its schema."""
+        """The faults of a call's arguments, after they are coerced to the types of its schema."""
         schema = self._chat.tools.by_name[name].parameters
         if self._settings.coerce_arguments and needs_coercion(schema):
             coercion = Coercion(schema)
@@ -112,7 +112,7 @@ class ToolBudget:
         return [fault for fault in faults if fault not in UNCHECKED]
 
     def by_prompt(self, fmt: ToolFormat) -> None:
-        """The tools go into the prompt, written in this format."""
+        """Write the tools into the prompt, in this format."""
         brief: ToolFormat = getattr(fmt, "brief", None) or fmt
         full, render = (functools.partial(one.render_tools, parallel=True) for one in (fmt, brief))
         self._show(full, render, (fmt.render_tools, self._chat.tools_raw))
@@ -124,34 +124,34 @@ class ToolBudget:
 
     @property
     def read(self) -> ChatRequest:
-        """The request as its answer is read: the tools of the middleware are beside the client's."""
+        """The request for reading the answer: it has the middleware's tools beside the client's."""
         read = self._read
         return replace(read, tools=_more(read.tools), listed=_more(read.listed)) if self.chooses else read
 
     @property
     def held(self) -> ChatRequest:
-        """The request as the answer is held to it, and as the model is asked."""
+        """The request that the constraint and the prompt's text for `tool_choice` are made of."""
         read = self.read
         return replace(read, choice=replace(read.choice, mode=ChoiceMode.REQUIRED)) if self.chooses else read
 
     @property
     def shown(self) -> ChatRequest:
         """The request as the model gets it: the tools in the front of the prompt, and the messages with the definitions
-        of others.
+        of other tools.
         """
         shown = self._shown
         raw = shown.tools_raw + b"\0respond"
         return replace(shown, tools=_more(shown.tools), tools_raw=raw) if self.chooses else shown
 
     def _may_choose(self) -> bool:
-        """Whether the answer can be constrained to a call where none must come."""
+        """Whether an answer that needs no call can be constrained to a call, as `respond` can hold text."""
         chat, settings = self._chat, self._settings
         free = chat.choice.mode is ChoiceMode.AUTO and chat.choice.allowed is None
         own = RESPOND.name in chat.listed.by_name or answer_schema(chat) is not None
         return settings.choose and settings.constrain != "off" and free and not own
 
     def natively(self) -> None:
-        """The tools go to the backend as tools. Those that the conversation mentions follow the others."""
+        """Send the tools natively. Deferred tools that the conversation mentions follow the others."""
         self._show(_as_json, _as_json, self._chat.tools_raw)
         self._mentions()
         self._native, self.chooses = True, False
@@ -198,7 +198,7 @@ class ToolBudget:
             self._shown = replace(self._shown, tools=ToolSet.of([*self._tools.front, *self._defined.values()]))
 
     def answer(self, asked: Asked, fmt: ToolFormat) -> tuple[list[Message], list[Message]]:
-        """The call that the middleware answers, and its result: as text in this format, and as tool messages."""
+        """A call that the middleware answers, with its result: as text in this format, and as tool messages."""
         # Half of a surrogate pair cannot be sent back.
         said, arguments = (part.encode("utf-8", "replace").decode() for part in (asked.said, asked.arguments))
         text = self._result(asked)
@@ -238,7 +238,7 @@ def _more(tools: ToolSet) -> ToolSet:
 
 
 def _budget(settings: Settings, window: int | None) -> int | None:
-    """How many tokens the tools may take."""
+    """The number of tokens that the tools may take; None without a budget."""
     budget = settings.tools_budget
     if budget == "auto":
         return window // _SHARE if window else None
@@ -251,7 +251,7 @@ def _as_json(tools: Sequence[Tool]) -> str:
 
 FIND_TOOLS = "find_tools"
 LIMITS = (600, 300, 150, 80)
-"""Characters of a description, in the order in which they are tried."""
+"""Maximum characters of a description, in the order in which they are tried."""
 _LONGEST_LINE = 80  # characters of a deferred tool's description
 _SENTENCE_END = re.compile(r"[.!?。！？](?=\s|$)|\n")
 _SEARCH = (
@@ -264,7 +264,7 @@ _QUERY = {
     "required": ["query"],
 }
 Measure = Callable[[Sequence[Tool]], int]
-"""How many tokens tools take in the prompt."""
+"""Returns the number of tokens that tools take in the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,12 +280,12 @@ class ShownTools:
 
 
 def compact(tools: Iterable[Tool]) -> list[Tool]:
-    """The tools with schemas that hold what a prompt needs."""
+    """The tools with schemas reduced to what a prompt needs."""
     return [replace(tool, parameters=shortest_schema(tool.parameters)) for tool in tools]
 
 
 def shortened(tools: Iterable[Tool], limit: int) -> list[Tool]:
-    """The same with descriptions of at most `limit` characters, of parameters too."""
+    """The compact tools with descriptions of at most `limit` characters, also those of parameters."""
 
     def shorter(node: dict[str, Any]) -> dict[str, Any]:
         text = node.get("description")
@@ -300,7 +300,7 @@ def shortened(tools: Iterable[Tool], limit: int) -> list[Tool]:
 
 
 def first_sentences(text: str, limit: int) -> str:
-    """The first sentences of `text`, at most `limit` characters; where the first is longer, its first words."""
+    """The first sentences of `text`, at most `limit` characters; if the first is longer, its first words."""
     if len(text) <= limit:
         return text
     ends = [match.end() for match in _SENTENCE_END.finditer(text, 0, limit)]
@@ -312,8 +312,8 @@ def first_sentences(text: str, limit: int) -> str:
 def shown_tools(
     tools: Sequence[Tool], budget: int, measure: Measure, in_full: Measure, key: Any, *, may_defer: bool
 ) -> ShownTools:
-    """What is shown of `tools` within `budget` tokens. in_full: measures those that are shown in full. key: tells the
-    tools and the measures from others.
+    """What is shown of `tools` within `budget` tokens. in_full: measures tools that are shown in full. key: identifies
+    the tools and the measures in the cache.
     """
     key = key, budget, may_defer
     shown = _SHOWN.get(key)
@@ -325,7 +325,7 @@ def shown_tools(
 
 
 _SHOWN: LRUCache[Any, ShownTools] = LRUCache(max_entries=64, max_size=1 << 13)
-"""By the tools they are made of; their size is the number of these."""
+"""Results by key; the size of one is its number of tools."""
 
 
 def _within(tools: Sequence[Tool], budget: int, measure: Measure, *, may_defer: bool) -> ShownTools:
@@ -342,7 +342,7 @@ def _within(tools: Sequence[Tool], budget: int, measure: Measure, *, may_defer: 
 
 
 def _deferring(tools: Sequence[Tool], shortest: Sequence[Tool], budget: int, measure: Measure) -> ShownTools:
-    """The first tools that fit are shown, the others deferred: agents send their own tools before those of servers."""
+    """Show the first tools that fit, defer the others: agents send their own tools before those of servers."""
     left = budget - measure([find_tools(tools)])
     nothing, no_line = measure([]), measure([find_tools([])])
     front: list[Tool] = []
@@ -359,7 +359,7 @@ def _deferring(tools: Sequence[Tool], shortest: Sequence[Tool], budget: int, mea
 
 
 def find_tools(tools: Iterable[Tool]) -> Tool:
-    """The function that finds these tools."""
+    """The tool `find_tools`, which finds these tools."""
     lines = (f"- {tool.name}: {first_sentences(tool.description, _LONGEST_LINE)}" for tool in tools)
     return Tool(FIND_TOOLS, _SEARCH + "\n".join(line.replace("\n", " ") for line in lines), _QUERY)
 
@@ -373,7 +373,7 @@ Message = dict[str, Any]
 
 
 def found(query: str, deferred: Mapping[str, Tool]) -> list[Tool]:
-    """The deferred tools that fit a query best: those that it names, else those that share most of its words."""
+    """The deferred tools that match a query best: those that it names, else those that share most of its words."""
     query = query[:_LONGEST_QUERY]
     if named := [deferred[name] for name in dict.fromkeys(_NAME.findall(query)) if name in deferred]:
         return named[:_MOST_FOUND]
@@ -385,7 +385,7 @@ def found(query: str, deferred: Mapping[str, Tool]) -> list[Tool]:
 
 
 def _score(tool: Tool, words: Collection[str]) -> int:
-    """A word in the name counts three times, one in the description or a parameter's name once."""
+    """The number of matches. A word in the name counts three times, one in a description or parameter's name once."""
     name = tool.name.lower()
     properties = tool.parameters.get("properties")
     about = " ".join([tool.description.lower(), *(properties if isinstance(properties, dict) else ())])
@@ -425,7 +425,7 @@ def mentions(
 
 
 def with_definitions(messages: Sequence[dict[str, Any]], places: Mapping[int, Sequence[Tool]]) -> list[dict[str, Any]]:
-    """The messages with the definitions at their places, each a message of the user's."""
+    """The messages with the definitions at their places, as user messages."""
     out: list[dict[str, Any]] = []
     for at in range(len(messages) + 1):
         if at in places:
@@ -435,5 +435,5 @@ def with_definitions(messages: Sequence[dict[str, Any]], places: Mapping[int, Se
 
 
 def announced(tools: Iterable[Tool]) -> str:
-    """The definitions, with a word of what they are."""
+    """The definitions, after a sentence that introduces them."""
     return f"These tools can be called too:\n{definitions(tools)}"
