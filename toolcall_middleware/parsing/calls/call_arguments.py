@@ -1,4 +1,4 @@
-"""A call's arguments in JSON as models write them: an object, a string that holds one, or nothing."""
+"""A call's arguments in JSON as models write them: an object, a string that holds an object, or no arguments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _no_arguments(text: str) -> str:
 
 
 def _may_be_none(text: str) -> bool:
-    """Whether `text` is the beginning of such a way, or the whole."""
+    """Whether `text` is a spelling of "none" that `_no_arguments` knows, or the beginning of one."""
     return any(way.startswith(text.strip()) for way in _NOTHING)
 
 
@@ -44,7 +44,7 @@ def _meaning(escape: str) -> str:
 class StringArguments:
     """Arguments written as a JSON string that holds a JSON object: decoded and repaired as they arrive.
 
-    A quote that should have been escaped (`"{"x": 1}"`) is told from the end by what the object inside expects.
+    The state of the object inside decides whether a quote ends the string or lacks its escape (`"{"x": 1}"`).
     What does not begin like an object is collected and read as a whole.
     """
 
@@ -73,8 +73,8 @@ class StringArguments:
         self._lead: list[str] = []  # white space before the first character: dropped before an object
         self._plain: list[str] | None = None
         self._bare = False
-        self._short = False  # what is inside ended in a value
-        self._over = False  # the line ends behind the object: only the quote may follow
+        self._short = False  # the object inside ended in a value
+        self._over = False  # a line break follows the object: only the quote may follow
 
     @property
     def is_plain(self) -> bool:
@@ -145,7 +145,7 @@ class StringArguments:
         return i + before
 
     def release(self, out: list[str]) -> None:
-        """Nothing is held that could be emitted as it is."""
+        """Emit nothing: what is held cannot be emitted as it is."""
 
     def close(self, out: list[str], *, ended: bool = False) -> None:
         """The string is over (`ended`: by its quote)."""
@@ -221,9 +221,9 @@ class StringArguments:
 
 
 class CallArguments:
-    """Reads one call's arguments, an object or a JSON string that holds one, and puts out an object's JSON.
+    """Reads one call's arguments, an object or a JSON string that holds one, and emits the object's JSON.
 
-    first: their first character. ends: markers that end the call. written: is told of the text itself.
+    first: their first character. ends: markers that end the call. written: collects the arguments as written.
     """
 
     __slots__ = ("_reader", "_whole", "_written", "cut", "done", "repaired", "stuck")
@@ -233,16 +233,16 @@ class CallArguments:
         if self._written is not None:
             self._written.clear()
         self._reader: JsonReader | StringArguments = StringArguments() if first in "\"'" else JsonReader(ends)
-        # What is neither is looked at as a whole: null and [] stand for no arguments.
+        # Anything else is judged when it is complete: null and [] mean no arguments.
         self._whole: list[str] | None = None if first in "{\"'" else []
         self.done = False
         self.repaired = False
         self.stuck = False
         self.cut = False
-        """They ended in a value, or before one: what was put out is a beginning, and is never made to look complete."""
+        """They ended in a value, or before one: what was emitted is a prefix, and is never completed."""
 
     def feed(self, s: str, i: int, /, *, last: bool = False) -> tuple[int, str]:  # noqa: ARG002 - see `CopiedArguments`
-        """(index behind what was read, what leaves)."""
+        """Read from `s[i]`. Returns the index after what was read, and the JSON to emit."""
         out: list[str] = []
         if not self._reader.done:
             begun = i
@@ -257,12 +257,12 @@ class CallArguments:
 
     @property
     def streams(self) -> JsonReader | StringArguments | None:
-        """What copies the arguments as they arrive; None where they are looked at as a whole."""
+        """What copies the arguments as they arrive; None where they are judged when complete."""
         return self._reader if self._whole is None else None
 
     @property
     def is_cut(self) -> bool:
-        """Whether `close` would find them cut. Before a marker, an object without anything is an empty one."""
+        """Whether `close` would find them cut. Before a marker, an object without members is an empty one."""
         return self._reader.cut and not (self.stuck and self._reader.is_empty)
 
     @property
@@ -284,9 +284,9 @@ class CallArguments:
         return isinstance(self._reader, StringArguments) and self._reader.is_plain
 
     def close(self, *, marked: bool = True) -> str:
-        """End the arguments here: the missing brackets leave, unless they end in a value (`cut`).
+        """End the arguments here. Returns the missing brackets, unless the arguments end in a value (`cut`).
 
-        marked: where they are stuck, that is at the marker that ends the call; else it is something that is no JSON.
+        marked: where they are stuck, it is at the marker that ends the call, not at other text that is not JSON.
         """
         out: list[str] = []
         if not self.done:
@@ -298,7 +298,7 @@ class CallArguments:
         return self._leave(out)
 
     def release(self) -> str:
-        """What is held, as it stands. Nothing, where it may mean that there are no arguments."""
+        """The text held back, as written; empty where it may mean that there are no arguments."""
         out = list(self._whole or ())
         self._reader.release(out)
         text = "".join(out)

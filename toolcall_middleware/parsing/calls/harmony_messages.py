@@ -4,11 +4,11 @@
 message to `functions.f`, on whatever channel, is a call. https://cookbook.openai.com/articles/openai-harmony
 
 Muse Glimmer has recipients for channels: a message to `self` or `developer` is reasoning, to `user` or `commentary`
-content, and one to a tool holds the calls in tags of their own. Tags that stand first in a message to `user` are calls,
-too: the recipient is wrong.
+content, and one to a tool holds the calls in tags of their own. Tags at the start of a message to `user` are calls too:
+the recipient is wrong.
 
-LLM-jp's tokenizer puts a space behind every special token: `<|channel|> final<|message|> …`; where a header has it, the
-one that begins the text is none of it.
+LLM-jp's tokenizer puts a space after every special token: `<|channel|> final<|message|> …`; where a header has it, the
+space that begins the text is not part of the text.
 
 A backend may leave out the special tokens: their words remain, as in `analysisWe need the weather.assistantcommentary
 to=functions.lookup json{"city": "Paris"}assistantfinalIt is warm.`
@@ -31,7 +31,7 @@ _STARTS = frozenset({"<|start|>assistant", "<|start|> assistant"})
 _TO = "to="
 _MESSAGE = "<|message|>"
 _RECIPIENT = re.compile(r"(?:^|[\s>])to=([^\s<]+)")
-# Behind the recipient of a call whose text follows at once: `<|message|>` is missing, or all tokens are.
+# After the recipient of a call whose text follows at once: `<|message|>` is missing, or all tokens are.
 _BEFORE_TEXT = re.compile(r"(?:[ ]|<\|(?:channel|constrain)\|>|commentary|analysis|json|code)*\Z")
 _CHANNEL = re.compile(r"(?:<\|channel\|>|^)\s*(analysis|commentary|final)\b")
 _ENDS = ("<|end|>", "<|return|>", "<|call|>", "<|eom|>", "<|eot|>", "<|end_of_text|>")
@@ -43,7 +43,7 @@ _NEXT = re.compile(rf"{_MARKER.pattern}|[ ]?to=[\w.\-]{{1,64}}<\|message\|>")
 _NEXT_PART = re.compile(r"(?:[ ]?to=[\w.\-]{0,64}(?:<[|a-z]{0,9})?|[ ]?to?|[ ])\Z")
 _MAX_NEXT = 96
 _MAX_BESIDE = 2048  # characters of text before the tags of a call in its message
-# What stands behind a marker that is one: a model may also write about markers.
+# The text after a real marker: a model may also write about markers.
 _BEHIND_END = re.compile(r"[ \t\r\n]{0,64}(?:assistant(?=<\|channel\|>)|(?=<\|)|\Z)")
 _BEHIND_END_PART = re.compile(r"[ \t\r\n]{0,64}(?:<|a[sitan]{0,8}(?:<[|a-z]{0,9})?)?\Z")
 _HEADER = r"(?:[^\n<]|<\|constrain\|>){1,128}"
@@ -54,12 +54,12 @@ _HEADER_ALONE = re.compile(
     r"(?:<\|start\|>[ ]?assistant)?[ ]?(?:to=[\w.\-]*)?(?:<\|channel\|>[ ]?[a-z]{0,10})?[ ]?(?:to=[\w.\-]*)?[ ]?"
     r"(?:<\|constrain\|>)?[ ]{0,2}(?:json|code)?[ ]?(?:<[|a-z]{0,9})?\s*"
 )
-# What a header without a recipient consists of; a damaged one that holds more would take it along.
+# A header without a recipient. A damaged one that holds more is text, or what it holds would be lost.
 _WORDS = re.compile(r"(?:<\|\w{1,16}\|>|[\w ?\-]++)*+")
-# One that never came to an end: the model began anew.
+# A header that was never completed: the model started again.
 _GARBLED = re.compile(r"(?:<\|\w{1,16}\|>|analysis|commentary|final|to=assistant|[\s\d?!.…,:\-])*+")
 _SPACED = re.compile(r"<\|(?:start|channel)\|>[ ]")
-# Whose message begins; behind a space only where that is sure.
+# The role that a message begins with; after a space only known roles.
 _ROLE = re.compile(r"[^\W\d_]|[ ](?:assistant|user|system|developer|tool|functions)\b")
 _ROLE_PART = re.compile(r"[ ]?\Z|[ ][a-z]{1,10}\Z")
 _MAX_HEADER = 256
@@ -67,7 +67,7 @@ _NULL = re.compile(r"null(?!\w)")
 _NULL_PART = re.compile(r"n(?:u(?:ll?)?)?\Z")
 _SELF, _USER = "self", "user"
 _NOBODY = frozenset({"assistant", _USER, _SELF, "all"})
-# Muse's, where no tool has that name: whether what it is told is a thought.
+# Muse's recipients, where no tool has that name: whether a message to it is reasoning.
 _ALSO_TOLD = {"commentary": False, "developer": True}
 
 
@@ -97,14 +97,14 @@ class _Message:
         self._cursor = cursor
         self._tags = tags
         self._addressed = False  # a message to `self` or `user`
-        self._tagged = False  # its calls may stand in tags: no channel is named
-        self._spaced = False  # a space stands behind each marker
+        self._tagged = False  # its calls may be in tags: no channel is named
+        self._spaced = False  # a space follows each marker
         self.header: str | None = opening
         self.called: str | None = None
         self.plain = self.thinks = self.words = False
 
     def read(self) -> Steps[None]:
-        """The message, and those that follow without the end of the one before."""
+        """Read the message, and those that follow it without an end marker between them."""
         while True:
             say = yield from self._header()
             if say is None:
@@ -154,7 +154,7 @@ class _Message:
         self._cursor.sink.end_reasoning()
 
     def _has_calls(self) -> Steps[bool]:
-        """Whether calls stand first in a message that is addressed to no tool."""
+        """Whether a message that is addressed to no tool begins with calls."""
         cursor = self._cursor
         while True:
             yield from self._cursor.some()
@@ -168,12 +168,12 @@ class _Message:
             yield from cursor.more()
 
     def _space(self) -> Steps[None]:
-        """The space that the tokenizer has put behind the header."""
+        """Skip the space that the tokenizer puts after the header."""
         yield from self._cursor.some()
         self._cursor.i += self._cursor.s[self._cursor.i] == " "
 
     def _header(self) -> Steps[Callable[[str], None] | None]:
-        """Whom the text of the message is told; None: it is a call to `called`, or no message."""
+        """Read a header. Returns what emits the message's text; None for a call to `called`, or no message."""
         cursor = self._cursor
         while True:
             yield from self._cursor.some()
@@ -236,7 +236,7 @@ class _Message:
         return True
 
     def _text(self, say: Callable[[str], None]) -> Steps[bool]:
-        """A message that is text, up to a marker that ends it. Whether another one's header follows."""
+        """Emit a message's text up to the marker that ends it. Returns whether another message's header follows."""
         cursor = self._cursor
         marker = _NEXT if self._addressed else _MARKER
         if self._spaced:
@@ -249,7 +249,7 @@ class _Message:
         return m.group().endswith(_MESSAGE)
 
     def _sure(self) -> int:
-        """Up to where no marker may have begun."""
+        """The index up to which no marker can have begun."""
         s, i = self._cursor.s, self._cursor.i
         keep = len(s)
         cut = s.rfind("<", max(i, keep - _LONGEST))
@@ -261,7 +261,7 @@ class _Message:
         return keep
 
     def _ends(self, m: re.Match[str]) -> bool | None:
-        """Whether a marker in the text is one; None: more must be seen."""
+        """Whether a marker in the text is a real one; None where more text is needed."""
         s, last = self._cursor.s, self._cursor.last
         if m.group().endswith(_MESSAGE):
             return True
@@ -277,7 +277,7 @@ class _Message:
         return None if not last and _BEHIND_CHANNEL_PART.match(rest) else False
 
     def _call(self) -> Steps[None]:
-        """Behind the header of a call: its text must be JSON, or what a tool takes that takes text."""
+        """Read a call after its header: its text must be JSON, or the tool must take plain text."""
         cursor, name = self._cursor, self.called or ""
         while True:
             yield from self._cursor.some()
@@ -324,7 +324,7 @@ class _Message:
         yield from cursor.closer(_ENDS)
 
     def _beside(self, j: int) -> bool | None:
-        """Whether the text at `j` stands before a call's tags in this message; None: more must be seen."""
+        """Whether a call's tags follow the text at `j` in this message; None where more text is needed."""
         s = self._cursor.s
         end = _MARKER.search(s, j, j + _MAX_BESIDE)
         if s.find(self._tags, j, end.start() if end else j + _MAX_BESIDE) >= 0:
@@ -335,7 +335,7 @@ class _Message:
         self._cursor.sink.args(quoted(text))
 
     def _text_key(self, name: str) -> str:
-        """The parameter that takes the text of a message; none where the tool takes something else, or more."""
+        """The parameter that takes the text of a message; empty where the tool takes something else, or more."""
         schema = self._cursor.sink.schema(name) or {}
         properties, required = schema.get("properties"), schema.get("required")
         keys = [str(key) for key in properties] if isinstance(properties, dict) else []
@@ -351,9 +351,9 @@ def _said(
     sure: Callable[[], int],
     ends: Callable[[re.Match[str]], bool | None],
 ) -> Steps[re.Match[str]]:
-    """Emit a message's text up to a marker that ends it, and return that one, which is not read.
+    """Emit a message's text up to a marker that ends it, and return that marker, which is not read.
 
-    sure: up to where no marker may have begun. ends: whether a marker is one; None where more must be seen.
+    sure: the index up to which no marker can have begun. ends: whether a marker is real; None where more is needed.
     """
     while True:
         yield from c.some()
@@ -383,7 +383,7 @@ _WORD_ENDS = tuple(_ASSISTANT + channel for channel in _CHANNELS)
 _BEGINNINGS = (*_WORD_ENDS, f"{_ASSISTANT} to=functions.")
 _LONGEST_WORDS = max(map(len, _BEGINNINGS))
 _HEAD = anywhere(rf"(?:{_ASSISTANT})?(?P<channel>{'|'.join(_CHANNELS)})?")
-# The recipient may stand before the channel, and nothing is left between the two, nor before a type.
+# The recipient may precede the channel. Nothing separates the two, nor a type.
 _CALL = re.compile(r"[ ]?to=(?P<to>[^\s<{]{1,256})[ ]{0,2}(?:commentary|analysis)?[ ]{0,2}(?:json|code)?\s{0,64}(?=\{)")
 _GLUED = ("json", "code", "commentary", "analysis")
 _TYPE_PART = "|".join(word[:size] for word in _GLUED for size in range(len(word), 0, -1))
@@ -401,7 +401,7 @@ _NAMESPACE = "functions."
 
 
 def called(recipient: str, offered: Callable[[str], bool]) -> str:
-    """The name of the tool that a recipient is. What stands behind it may be glued to it, where a token is missing."""
+    """The tool that a recipient names. Where a token is missing, the word after the name may be glued to it."""
     name = written = recipient.removeprefix(_NAMESPACE)
     while name and not offered(name):
         name = next((name.removesuffix(word) for word in _GLUED if name.endswith(word)), "")
@@ -474,7 +474,7 @@ def _words_header(c: Cursor, *, strict: bool) -> Steps[tuple[str, str]]:
 
 
 def _says_json(c: Cursor) -> Steps[bool]:
-    """Whether the text of a commentary is JSON, which its header says."""
+    """Whether the header of a commentary says that its text is JSON."""
     while True:
         yield from c.some()
         m = _JSON.match(c.s, c.i)
@@ -487,7 +487,7 @@ def _says_json(c: Cursor) -> Steps[bool]:
 
 
 def _no_header(c: Cursor) -> int:
-    """The index up to which no header may have begun."""
+    """The index up to which no header can have begun."""
     s = c.s
     for at in range(max(c.i, len(s) - _LONGEST_WORDS), len(s)):
         if s[at] == "a" and any(begun.startswith(s[at:]) for begun in _BEGINNINGS):

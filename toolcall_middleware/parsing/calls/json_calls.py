@@ -39,26 +39,26 @@ _OF_MESSAGE = frozenset({"role", "content"})  # what an assistant's message hold
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonCallSyntax:
-    """How a family writes JSON calls behind its opening marker."""
+    """How a family writes JSON calls after its opening marker."""
 
     close: tuple[str, ...] = ()
     """Markers that end it, each optional at the end of the text."""
     keyed: bool = False
     """`{"f": {…}}`: the name is the key."""
     bare: bool = False
-    """No marker stands before it, so only known keys keep it a candidate, and the call starts when its arguments are
-    plainly JSON."""
+    """No marker precedes a call, so only known keys keep an object a candidate, and the call starts when its
+    arguments are plainly JSON."""
     no_other_keys: bool = False
-    """A key that calls do not have makes the object no call behind its arguments, too. Only a reader that reports
-    nothing before the call ends can take it back then."""
+    """A key that calls do not have refuses the object, also after its arguments. Only a reader that reports nothing
+    before the call ends can withdraw it then."""
     wrappers: frozenset[str] = frozenset({"tool_calls"})
-    """Keys under which a list of calls, or one call, may stand (`tool_calls`), unless keys are names."""
+    """Keys whose value may be a list of calls, or one call (`tool_calls`), unless keys are names."""
     message: bool = False
-    """What opened it has shown an assistant's message, in which such a list stands."""
+    """The opening has shown an assistant's message, which holds such a list."""
     wrapper_only: bool = False
     """Nothing but that list is a call."""
     separators: str = ",;"
-    """What may stand between two calls outside of a list."""
+    """Characters that may separate two calls outside of a list."""
     in_list: bool = False
     """The marker has opened the list."""
     names: frozenset[str] = frozenset({"name", "tool_name", "function", "tool", "recipient_name", "action"})
@@ -119,7 +119,7 @@ def _next(c: Cursor) -> Steps[int]:
 def _before_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> Steps[tuple[str, bool]]:
     """Go to a call's brace, or to the bracket that ends the list: (that character, whether calls are in a list).
 
-    Nothing where only white space is left.
+    The character is empty where only white space remains.
     """
     while True:
         if (j := (yield from _next(c))) < 0:
@@ -146,9 +146,9 @@ def _before_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> Steps[t
 
 
 def _behind_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> Steps[str]:
-    """Go to the next call's brace, behind the comma before a list's next entry, or to the list's end.
+    """Go to the next call's brace, past the comma before a list's next entry, or to the list's end: that character.
 
-    Any other character is that of a tail, before which the cursor stays. Nothing where the calls are over.
+    The cursor stays before any other character: a tail follows. Empty where the calls are over.
     """
     while True:
         if (j := (yield from _next(c))) < 0:
@@ -207,7 +207,7 @@ def _find_back(c: Cursor, close: tuple[str, ...], *, in_list: bool) -> Steps[boo
 
 
 def _tail(c: Cursor, close: tuple[str, ...]) -> Steps[None]:
-    """The closing marker, or stray braces where there is none."""
+    """Skip the closing marker, or stray braces where the syntax has no marker."""
     if close:
         yield from c.closer(close)
         return
@@ -234,10 +234,10 @@ class _Call:
         self.held: list[str] | None = None  # arguments before the name, or their first characters while it is held
         self.held_size = 0
         self.half: tuple[str, list[str]] | None = None  # the key, name, id or skipped value at hand
-        self.beside: dict[str, str] = {}  # members that say nothing of a call, as JSON
+        self.beside: dict[str, str] = {}  # members that are not part of a call, as JSON
 
     def read(self) -> Steps[None]:
-        """The object, from its brace on."""
+        """Read the object from its brace on."""
         try:
             yield from self._members(outer=True)
             if self.name is None:
@@ -269,7 +269,7 @@ class _Call:
             raise
 
     def _text_over(self) -> None:
-        """An open call is closed, repaired where the model ended by itself; without one, it may be none."""
+        """End the object with the text: an open call is closed, or cut. Raises NotACall where it cannot be a call."""
         cut = self.c.cut
         if self.is_list:
             return
@@ -349,7 +349,7 @@ class _Call:
         return key if isinstance(key, str) else str(key)
 
     def _value(self, key: str, char: str, *, outer: bool) -> Steps[None]:
-        """The first character of a value tells how it is read."""
+        """Read a value by its key and its first character."""
         syntax, quoted = self.syntax, char in "\"'"
         self.hopeless = self.hopeless or _VALUE_BEGINS.match(char) is None
         if outer and key in syntax.wrappers and self.name is None and not syntax.keyed:
@@ -376,7 +376,7 @@ class _Call:
             self.beside[key] = yield from self._json("skip")
 
     def _json(self, kind: str) -> Steps[str]:
-        """A value as JSON. A key, a name or an id is short."""
+        """Read a value as JSON. A key, a name or an id has at most `_MAX_NAME` characters."""
         c, reader, read, skipped = self.c, JsonReader(), 0, False
         out: list[str] = []
         self.half = (kind, out)
@@ -456,7 +456,7 @@ class _Call:
         self.args_ended = True
 
     def _put(self, out: str, *, settled: bool) -> None:
-        """A piece of arguments, with which the call may start."""
+        """Emit a piece of the arguments, or hold it until the call starts."""
         if self.held is None:
             self.c.sink.args(out)
             return
@@ -477,7 +477,7 @@ class _Call:
             self._start()
 
     def _entries(self) -> Steps[None]:
-        """The list of calls that this object wraps, or the one call that stands in its place."""
+        """Read the list of calls that this object wraps, or the single call in its place."""
         c, inner = self.c, replace(self.syntax, bare=False, wrappers=frozenset(), wrapper_only=False)
         self.is_list = True
         behind = listed = alone = False
@@ -499,7 +499,7 @@ class _Call:
                 if not c.last:
                     yield from c.more()
                     continue
-            # The list's end may be missing: then the brace is the wrapper's. So is a key behind one call.
+            # The list's end may be missing: then the brace is the wrapper's. So is a key after a single call.
             if not ((char == "}" and behind) or (char in "\"'" and alone)):
                 raise NotACall
             break
@@ -516,8 +516,8 @@ class _Call:
 
 
 def arguments_beside(members: Mapping[str, str], schema: Mapping[str, Any] | None) -> str:
-    """The arguments, as JSON, of a call that has no key for them: of its other `members` (JSON by key) those that the
-    tool's `schema` knows, or a member that holds such. Empty where there are none.
+    """The arguments, as JSON, of a call that has no key for them: those of its other `members` (JSON by key) that the
+    tool's `schema` declares, or a member that holds such. Empty where there are none.
     """
     known = schema.get("properties") if schema is not None else None
     if not isinstance(known, Mapping):
@@ -532,7 +532,7 @@ def arguments_beside(members: Mapping[str, str], schema: Mapping[str, Any] | Non
 
 
 def text_beside(members: Mapping[str, str]) -> str:
-    """What an assistant's message says beside its calls: its `content`, a string or parts that hold text."""
+    """The text of an assistant's message that holds calls: its `content`, a string or parts that hold text."""
     said = _decoded(members.get("content", ""))
     if isinstance(said, list):
         said = "".join(part["text"] for part in said if isinstance(part, dict) and isinstance(part.get("text"), str))

@@ -26,18 +26,18 @@ class PythonicSyntax:
     """How such calls are written."""
 
     brackets: bool = True
-    """The calls stand in `[…]`; else one a line."""
+    """The calls are in `[…]`; else one a line."""
     close: tuple[str, ...] = ()
     """Closing markers, which may be missing."""
     bare: bool = False
-    """No marker stands before it: the name must be offered, and `)` or a keyword must follow the parenthesis (or a
+    """No marker precedes the calls: the name must be offered, and `)` or a keyword must follow the parenthesis (or a
     literal, where the tool is known)."""
     wrapper: str = ""
-    """A function that may stand around each call, as in `print(f(x=1))`: no call of its own."""
+    """A function that may enclose each call, as in `print(f(x=1))`; it is not a call itself."""
     prefix: str = ""
-    """What may stand before a name, as in `default_api.f(x=1)`."""
+    """A prefix that a name may have, as in `default_api.f(x=1)`."""
     echoed: bool = False
-    """The calls may come a second time directly behind the closing marker, and the marker again: no answer, that."""
+    """The calls and the marker may be repeated directly after the closing marker: the copy is dropped."""
 
 
 def read_python(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
@@ -59,7 +59,7 @@ def read_python(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
             name = yield from _name(cursor, syntax, listed=listed)
             if name is None:
                 return
-            if name == "]":  # behind a comma
+            if name == "]":  # after a comma
                 break
             yield from _call(cursor, name, notation, "(")
             if wrapped:
@@ -72,7 +72,7 @@ def read_python(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
 
 
 def _behind_space(cursor: Cursor, *, behind: bool) -> Steps[int]:
-    """The index behind the white space, where that may be told; -1 where it is too much. behind: a call has ended."""
+    """The index after the white space, once its end is known; -1 where it is too long. behind: a call has ended."""
     while True:
         k = cursor.behind_space(_MAX_HOLD)
         if k < len(cursor.s) or (cursor.last and behind):
@@ -81,7 +81,7 @@ def _behind_space(cursor: Cursor, *, behind: bool) -> Steps[int]:
 
 
 def _open(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool | None]:
-    """Whether the calls stand in a list; None: there are none."""
+    """Go to the first call. Returns whether the calls are in a list. Raises NotACall where none can follow."""
     k = yield from _behind_space(cursor, behind=False)
     if k >= 0 and cursor.s[k] == "[":
         cursor.i = k + 1
@@ -93,7 +93,7 @@ def _open(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool | None]:
 
 
 def _wrapper(cursor: Cursor, wrapper: str) -> Steps[bool]:
-    """Go behind `wrapper` and its parenthesis, where they stand here."""
+    """Go past `wrapper` and its parenthesis, if they are here. Returns whether they are."""
     opening = f"{wrapper}("
     while True:
         k = yield from _behind_space(cursor, behind=True)
@@ -105,13 +105,13 @@ def _wrapper(cursor: Cursor, wrapper: str) -> Steps[bool]:
 
 
 def _behind_wrapped(cursor: Cursor) -> Steps[None]:
-    """Go behind the parenthesis that closes the function around the call."""
+    """Go past the parenthesis that closes the function around the call."""
     k = yield from _behind_space(cursor, behind=True)
     cursor.take((")",), k)
 
 
 def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str | None]:
-    """A name, before its parenthesis. `]`: the end of the list stands there; None: no call does."""
+    """Read a name, up to its parenthesis; `]` at the end of the list. Raises NotACall where neither is here."""
     sink = cursor.sink
     while True:
         k = yield from _behind_space(cursor, behind=False)
@@ -149,7 +149,7 @@ def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str 
 
 
 def _fits(cursor: Cursor, name: str, k: int) -> bool | None:
-    """Whether a call that no marker announces is one; None: more must be seen."""
+    """Whether text that may be a call without a marker is one; None where more text is needed."""
     s = cursor.s
     if not cursor.sink.offered(name):
         return False
@@ -166,7 +166,7 @@ def _fits(cursor: Cursor, name: str, k: int) -> bool | None:
 
 
 def _another(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[bool | None]:
-    """Behind a call: whether another one follows, or the end of the list (False); None: all calls are over."""
+    """After a call: whether another one follows, or the end of the list (False); None where all calls are over."""
     while True:
         k = yield from _behind_space(cursor, behind=True)
         if k < 0 or (yield from _closed(cursor, syntax, k)):
@@ -186,7 +186,7 @@ def _another(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[b
 
 
 def _another_list(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool]:
-    """Behind a list: whether another one follows."""
+    """After a list: whether another one follows."""
     while True:
         k = yield from _behind_space(cursor, behind=True)
         if k < 0 or (yield from _closed(cursor, syntax, k)):
@@ -206,7 +206,7 @@ def _another_list(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool]:
 
 
 def _closed(cursor: Cursor, syntax: PythonicSyntax, k: int) -> Steps[bool]:
-    """Whether a closing marker stands at `k`; behind it all calls are over."""
+    """Go past a closing marker at `k`, after which all calls are over. Returns whether one is there."""
     if not cursor.take(syntax.close, k):
         return False
     if syntax.echoed:
@@ -215,7 +215,7 @@ def _closed(cursor: Cursor, syntax: PythonicSyntax, k: int) -> Steps[bool]:
 
 
 def _echo(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
-    """Behind the closing marker: the same once more, up to another one."""
+    """Skip a copy of the calls after the closing marker, up to another closing marker."""
     while True:
         s, i = cursor.s, cursor.i
         if i == len(s) and not cursor.last:
@@ -234,7 +234,7 @@ def _echo(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
 
 # -- Gemma -------------------------------------------------------------------------------------------------------------
 
-# Of `call:` the word may be missing, or a colon stands before it; under load the brackets are sometimes Python's.
+# In `call:` the word may be missing or follow a colon; under load the brackets are sometimes Python's.
 # A name may have namespaces (`google:mcp:create-pdf`).
 _GEMMA_NAME = r"[^\s{}()<>\[\]\"'`,:]"
 _HEAD = re.compile(
@@ -252,11 +252,11 @@ class GemmaSyntax:
     """How such calls are written."""
 
     close: str
-    """The marker behind a call."""
+    """The marker after a call."""
     quote: str
-    """What strings stand between."""
+    """The marker before and after a string."""
     inner: str = ""
-    """What it stands for in a string."""
+    """The meaning of that marker inside a string."""
     notation: Notation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -300,7 +300,7 @@ def read_gemma(cursor: Cursor, syntax: GemmaSyntax) -> Steps[None]:
 
 
 def _call(cursor: Cursor, name: str, notation: Notation, opening: str) -> Steps[None]:
-    """Read a call from its opening bracket on. That something was repaired is also reported of a call that is cut."""
+    """Read a call from its opening bracket on. Repairs are also reported for a call that was cut off."""
     sink = cursor.sink
     arguments = LiteralReader(notation, opening, sink.schema(name), sink.offered)
     cursor.start(name)

@@ -1,4 +1,4 @@
-"""Calls whose name stands outside of the JSON: `f[ARGS]{…}`, `<|tool_call_begin|>functions.f:0<|…|>{…}`."""
+"""Calls whose name is outside of the JSON: `f[ARGS]{…}`, `<|tool_call_begin|>functions.f:0<|…|>{…}`."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _MARKUP = "<>{}[]`|"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedSyntax:
-    """How a family writes such calls behind its opening marker."""
+    """How a family writes such calls after its opening marker."""
 
     item: tuple[str, ...] = ()
     """What opens each call; empty: the marker itself does."""
     leading: str = ""
-    """An id stands before the name, up to this marker."""
+    """The marker that ends an id before the name; empty where there is no id."""
     name_ends: tuple[str, ...] = ("{",)
     """What ends a name (`{` stays for the arguments)."""
     call_id: tuple[str, str] | None = None
-    """Behind this name end an id stands, up to the given marker."""
+    """The name end that an id follows, and the marker that ends the id."""
     typed: bool = False
     """The first name may be a mere `function`, and the name follows the separator on a line of its own."""
     before: tuple[str, ...] = ()
-    """Markers that may stand between the name and the arguments, and say nothing."""
+    """Markers without meaning that may occur between the name and the arguments."""
     item_close: tuple[str, ...] = ()
     close: tuple[str, ...] = ()
     """Closing markers of a call, of which a later one may follow an earlier one, and of all calls; all may be missing.
@@ -39,21 +39,21 @@ class NamedSyntax:
     item_missing: bool = False
     """What opens the first call may be missing too."""
     noise: bool = False
-    """Text before the first call is none of the answer's."""
+    """Text before the first call is not part of the answer."""
     reopen: tuple[str, ...] = ()
-    """No marker closes a call, so another one may follow without an opening marker. Text directly behind the arguments
+    """No marker closes a call, so another one may follow without an opening marker. Text directly after the arguments
     of a name that no marker ended either (`f{…}and so on`) is skipped up to one of these, as vLLM does."""
     identify: Callable[[str, Callable[[str], bool]], tuple[str, str | None]] = lambda written, _: (written, None)
     """The written name, and whether a name is offered, to (name, id)."""
 
     @property
     def closing(self) -> tuple[str, ...]:
-        """What stands behind a call's arguments."""
+        """Markers that may follow a call's arguments."""
         return (*self.item_close, *self.close)
 
     @property
     def around(self) -> tuple[str, ...]:
-        """What stands around the calls."""
+        """Markers before and after the calls."""
         return (*self.item, *self.close)
 
 
@@ -88,7 +88,7 @@ def read_named(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
 
 
 def _item(cursor: Cursor, syntax: NamedSyntax, *, fresh: bool) -> Steps[bool]:
-    """Up to a call's name. False: none follows."""
+    """Go to a call's name. False where none follows."""
     while True:
         j = cursor.behind_space()
         if cursor.take(syntax.item, j):
@@ -99,7 +99,7 @@ def _item(cursor: Cursor, syntax: NamedSyntax, *, fresh: bool) -> Steps[bool]:
             return False
         begun = cursor.begins(syntax.around, j)
         if syntax.noise and fresh and j < len(cursor.s) and not begun:
-            # Something else than a call stands first: it is skipped where a call follows soon.
+            # Text before the first call: it is skipped where a call follows soon.
             item, close = cursor.nearest(syntax.item, MAX_GAP), cursor.nearest(syntax.close, MAX_GAP)
             if item >= 0 and (close < 0 or item < close):
                 cursor.i = item
@@ -172,7 +172,7 @@ def _name(cursor: Cursor, syntax: NamedSyntax) -> Steps[tuple[tuple[str, str | N
 
 
 def _second_name(s: str, k: int, written: str, *, last: bool) -> tuple[str, int] | None:
-    """What the separator before `s[k]` ends: (the name, the index behind it). None: the text ends before that shows."""
+    """The name that the separator before `s[k]` ends, and the index after it. None where more text is needed."""
     j = WHITE_SPACE.match(s, k).end()
     if j == len(s):
         return (written, k) if last else None
@@ -314,7 +314,7 @@ def read_react(cursor: Cursor) -> Steps[None]:
     arguments = CallArguments("{", written=cursor.sink.arguments)
     early: list[str] = []
     while not (arguments.settled or arguments.done):
-        # No marker that a tokenizer knows stands before it: it is a call when a first key has come.
+        # No special token precedes it: it is a call once a first key has been read.
         cursor.i, text = arguments.feed(cursor.s, cursor.i)
         early.append(text)
         if arguments.doubtful or (arguments.stuck and not arguments.settled):
@@ -331,7 +331,7 @@ def read_react(cursor: Cursor) -> Steps[None]:
 
 
 def _after_react(cursor: Cursor, *, fenced: bool) -> Steps[None]:
-    """Behind the input: the end of its code block, and an observation that the model made up."""
+    """Read the text after the input: the end of its code block, and an observation that the model made up."""
     ends = ("```",) if fenced else ()
     while True:
         j = cursor.behind_space(MAX_GAP)

@@ -1,4 +1,4 @@
-"""Calls whose arguments are elements within elements, every tag behind one mark (MiniMax M3).
+"""Calls whose arguments are elements within elements, every tag after the same mark (MiniMax M3).
 
     ]<]minimax[>[<invoke name="f">]<]minimax[>[<tags>]<]minimax[>[<item>a]<]minimax[>[</item>]<]minimax[>[</tags>…
 
@@ -90,7 +90,7 @@ def _arguments(c: Cursor, elements: _Elements, mark: str, block: str) -> Steps[r
 
 
 def _opening(c: Cursor, mark: str, block: str) -> Steps[str | None]:
-    """Go behind a call's opening tag: the tool's name. None where the calls are over."""
+    """Go past a call's opening tag, and return the tool's name. None where the calls are over."""
     heads = ("<invoke ", "</invoke>", f"</{block}>")
     while True:
         s, committed = c.s, c.sink.committed

@@ -1,6 +1,6 @@
-"""One value between tags: the JSON that leaves for its text, and which tag ends it.
+"""One value between tags: emits JSON for its text, and decides which tag ends it.
 
-A string leaves as it arrives, anything else when it is whole.
+A string is emitted as it arrives, any other value when it is complete.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOOK = 64
 
 
 def without_entities(text: str) -> str:
-    """`text` with the characters that XML's entities stand for."""
+    """`text` with XML's entities decoded."""
     return _ENTITY.sub(lambda found: _ENTITIES[found.group()], text)
 
 
@@ -41,9 +41,9 @@ def declared_in(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 class SlotValue:
-    """The values of a reader, one after another. Reads on as `sink.ArgumentsReader` does, while one streams.
+    """The values of a reader, one after another. While one streams, it is a `sink.ArgumentsReader`.
 
-    streams: what is read leaves as a JSON string whose first quote has left.
+    streams: text is emitted as a JSON string whose first quote was emitted.
     lined: a newline has opened the value. nested: how many parameters' tags are open in its text.
     """
 
@@ -75,7 +75,7 @@ class SlotValue:
         self._whole = whole
         self.streams = self._types == STRING and not self._quoted and not whole
         self._parts: list[str] = []
-        self._held = ""  # what may not belong to the value: a newline at its end, half an entity
+        self._held = ""  # text that may not belong to the value: a newline at its end, half an entity
         self._begun = False
         self.lined = False
         self._markup: bool | None = None  # whether the value begins with a tag
@@ -84,7 +84,7 @@ class SlotValue:
         self._last = ""
 
     def begin(self, s: str, i: int, *, last: bool) -> int:
-        """The index behind the newline that opens the value, where one does; -1 while there is no telling."""
+        """The index after the newline that opens the value, if one does; -1 where more text is needed."""
         if self._begun:
             return i
         if s[i] == "\r" and i + 1 == len(s) and not last:
@@ -104,7 +104,7 @@ class SlotValue:
         self._last = "\n"
 
     def own_line(self, s: str, k: int, start: int) -> bool:
-        """Whether what stands at `s[k]` begins a line. start: where in `s` the value begins or goes on."""
+        """Whether `s[k]` begins a line. start: where in `s` the value begins or goes on."""
         return (s[k - 1] if k > start else self._last) == "\n"
 
     def is_markup(self, more: str) -> bool:
@@ -114,7 +114,7 @@ class SlotValue:
         return bool(self._markup)
 
     def pass_tag(self, s: str, k: int) -> int:
-        """The tag that begins at `s[k]` belongs to the value's text; returns the index behind its first character."""
+        """Count the tag at `s[k]`, which is part of the value's text. Returns the index after its first character."""
         layout = self._layout
         if layout.opens_value.match(s, k):
             self.nested += 1
@@ -127,7 +127,7 @@ class SlotValue:
         return k + 1
 
     def take(self, text: str) -> str:
-        """More of the value; returns what leaves. A newline at its end waits: it may be markup."""
+        """Take more of the value; returns the JSON to emit. A newline at its end is held back: it may be markup."""
         self._last = text[-1:] or self._last
         self.is_markup(text)
         text = self._held + text
@@ -143,13 +143,13 @@ class SlotValue:
         return self._say(text)
 
     def take_section(self, text: str, *, closed: bool) -> str:
-        """More of the value, from a CDATA section: nothing in it is markup. closed: the section ends here."""
+        """Take more of the value, from a CDATA section: nothing in it is markup. closed: the section ends here."""
         self._held, held = "", self._held
         self.lined = self._crlf = closed and self._newlines
         return self._say(held + text)
 
     def end(self, *, closed: bool) -> str:
-        """The value is over, by its closing tag or without. Returns what leaves, with the quote if it streams."""
+        """End the value, with or without its closing tag. Returns the JSON to emit, with the quote if it streams."""
         held, self._held = self._held, ""
         left = ""
         if held not in ("\n", "\r\n") or (closed and not self.lined):
@@ -168,7 +168,7 @@ class SlotValue:
         return text.strip() if self._quoted and is_json(text, str) else json_of(text, self._types)
 
     def _say(self, text: str) -> str:
-        """What leaves for `text` of the value."""
+        """The JSON to emit for `text` of the value."""
         if self.streams:
             return quoted(text)
         if text:
@@ -184,7 +184,7 @@ class SlotValue:
     # -- a value that goes on: see `ArgumentsReader` -----------------------------------------------------------------
 
     def run(self, text: str) -> tuple[str, str | None]:
-        """What is emitted for more of the value. Text in which a tag may begin is left to the reader of the tags."""
+        """The JSON to emit for more of the value. Text that may hold a tag is returned for the reader of the tags."""
         return ("", text) if "<" in text else (self.take(text), None)
 
 
@@ -220,7 +220,7 @@ class ValueEnd:
         return self._slot_begins(s, k, start)
 
     def _closing(self, s: str, k: int, *, nested: bool) -> int | None:
-        """Of the value's own closing tag, which ends at `k`. nested: tags in the value are open.
+        """The answer for the value's own closing tag, which ends at `k`. nested: tags in the value are open.
 
         It ends such a value where another declared slot follows, or the end of all calls.
         """
@@ -239,7 +239,7 @@ class ValueEnd:
         return None if over is None else k if over else -1
 
     def _damaged(self, s: str, k: int, start: int) -> int | None:
-        """Of a closing tag such as `</parameter/>`, or one with the slot's key."""
+        """The answer for a closing tag such as `</parameter/>`, or one with the slot's key."""
         layout = self.layout
         m = layout.odd_close.match(s, k)
         if m is None and (not s.startswith(self.own, k) or self.value.is_markup(s[start:k])):
@@ -267,7 +267,7 @@ class ValueEnd:
         return None if not last and layout.half_after_call.match(s, k) else False
 
     def _call_ends(self, s: str, k: int, start: int) -> int | None:
-        """Of a tag that ends the call: the value's closing tag may be missing."""
+        """The answer for a tag that ends the call: the value's closing tag may be missing."""
         layout, value, last, rest = self.layout, self.value, self.c.last, s[k : k + MAX_TAG]
         for tag in layout.call_end_tags:
             if not rest.startswith(tag):
@@ -288,7 +288,7 @@ class ValueEnd:
         return -1
 
     def _slot_begins(self, s: str, k: int, start: int) -> int | None:
-        """Of the tag of a declared slot, on its own line."""
+        """The answer for the tag of a declared slot, on its own line."""
         layout, value, last, rest = self.layout, self.value, self.c.last, s[k : k + MAX_TAG]
         if not last and any(head.startswith(rest) for head in layout.openings):
             return None  # where it opens no slot, it is one within the value: `nested`

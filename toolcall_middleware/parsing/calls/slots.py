@@ -207,7 +207,7 @@ def _joined(c: Cursor, layout: Layout, i: int) -> _Call | None:
 
 
 def _object(text: str) -> tuple[str, AbstractSet[str]]:
-    """The JSON object in `text`, repaired where necessary, and its keys; nothing where there is none."""
+    """The JSON object in `text`, repaired where necessary, and its keys; both empty where `text` is not an object."""
     found = repaired_json(text.strip()) if text.lstrip().startswith("{") else None
     try:
         return (found, decode(found).keys()) if found else ("", frozenset())

@@ -1,8 +1,8 @@
-"""Values of the types that a tool's schema asks for: `"2"` becomes `2` where no string may stand, but a number may.
+"""Converts strings to the types that a tool's schema asks for: `"2"` becomes `2` for a number.
 
-JSON text of a call's arguments in, the same text out, whatever its cuts. A string is held to its end where the schema
-admits none in its place, or only the values of an enum; all else is emitted as it arrives. What the string means there
-(`typing.reading`) is emitted instead, or the string as it was written.
+The input is JSON text of a call's arguments; the output does not depend on how it is cut. A string is held to its end
+where the schema admits no string, or only the values of an enum; all else is emitted as it arrives. The value that the
+string means there (`typing.reading`) is emitted in its place, or the string as written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_KEY = 1024  # characters
 
 
 def needs_coercion(parameters: Mapping[str, Any]) -> bool:
-    """Whether any parameter of the tool is such that a string could be another value's."""
+    """Whether a string may have to be converted for any parameter of the tool."""
     places = expanded(parameters, Scope(parameters))
     if places is None:
         return False
@@ -45,7 +45,7 @@ def needs_coercion(parameters: Mapping[str, Any]) -> bool:
 
 
 def _says_more(schema: Any, scope: Scope) -> bool:
-    """Whether something is declared of what is inside of a value, or which values there are."""
+    """Whether the schema restricts the inside of a value, or its values."""
     options = expanded(schema, scope) or ()
     return any(isinstance(option, Mapping) and not _SAYS_MORE.isdisjoint(option) for option, _ in options)
 
@@ -53,9 +53,9 @@ def _says_more(schema: Any, scope: Scope) -> bool:
 class Coercion:
     """The arguments of one call of a tool with the schema `parameters`.
 
-    place: what may stand at the root instead, where the text is a value inside of `encoded` strings.
-    `feed` takes a piece and gives what may leave; `finish` gives the rest of a text that broke off. `coerced`: a value
-    was given another type; `path`: of the first, such as `days` or `tags[0]`.
+    place: the schemas of the root instead, where the text is a value inside of `encoded` strings.
+    `feed` takes a piece and returns text to emit; `finish` returns the rest of a text that broke off. `coerced`: a
+    value was given another type; `path`: the path of the first such value, as `days` or `tags[0]`.
     """
 
     def __init__(self, parameters: Mapping[str, Any], *, place: Place = None, encoded: int = 0) -> None:
@@ -64,18 +64,18 @@ class Coercion:
         self.coerced = False
         self.path = ""
         self._stack: list[_Frame] = []
-        self._held: list[str] | None = None  # a string that may be another value's
-        self._place: Place = None  # what may stand in the place of that string
+        self._held: list[str] | None = None  # a string that may be converted
+        self._place: Place = None  # the schemas that apply to that string
         self._key: list[str] | None = None  # an object's key that is being read
         self._key_size = 0
         self._in_string = False
         self._escaped = False
-        self._unknown = 0  # levels of values that are open and of which nothing is known: they pass
+        self._unknown = 0  # open levels of values without a known schema: they are emitted unchanged
         self._places = Places()
 
     def feed(self, text: str) -> str:
-        """The next piece; what may leave."""
-        # Most pieces bring nothing to look at: the middle of a long string, or of values of which nothing is known.
+        """Take the next piece; returns the text to emit."""
+        # Most pieces need no work: the middle of a long string, or of values without a known schema.
         inside = self._in_string
         if inside and '"' not in text and ("\\" not in text or _PLAIN.fullmatch(text)):
             if self._held is None and self._key is None and not self._escaped:
@@ -94,7 +94,7 @@ class Coercion:
         return "".join(out)
 
     def finish(self) -> str:
-        """The text ends here: what is held leaves as it was written."""
+        """End the text; returns what is held, as written."""
         held, self._held = self._held, None
         return "".join(held or ())
 
@@ -128,7 +128,7 @@ class Coercion:
         return end
 
     def _skip(self, text: str, at: int, out: list[str]) -> int:
-        """Pass over values of which nothing is known, up to their next bracket or unfinished string."""
+        """Skip values without a known schema, up to their next bracket or unfinished string."""
         found = _FLAT.match(text, at)
         end = at if found is None else found.end()
         if end < len(text):
@@ -178,7 +178,7 @@ class Coercion:
             out.append(held if read is None else read)
 
     def _reading(self, held: str) -> str | None:
-        """What a string that is held means; None where it stays."""
+        """The value that a held string means; None where it stays a string."""
         text = _decoded(held)
         read = None if text is None else reading(text, self._place)
         if read is None or read[0] not in "{[":
@@ -205,7 +205,7 @@ class Coercion:
     # -- the schema ----------------------------------------------------------------------------------------------
 
     def _next_place(self) -> Place:
-        """What is known of the value that begins."""
+        """The schemas of the value that begins."""
         if not self._stack:
             return self._root
         frame = self._stack[-1]

@@ -1,4 +1,4 @@
-"""Spellings of literals, numbers and characters in strings: those of JSON for those of others."""
+"""JSON's spellings of the literals, numbers and string characters of other notations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = {
 }
 """The words for true, false and null, with JSON's spelling."""
 LITERALS = WORDS | dict.fromkeys(("undefined", "NaN", "nan", "Infinity", "-Infinity", "inf", "-inf"), "null")
-"""Words that are no strings where JSON has no quotes."""
+"""Unquoted words that are not strings, with JSON's spelling."""
 CONTROL = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 ESCAPES = {ord(char): text for char, text in CONTROL.items()} | {ord('"'): '\\"', ord("\\"): "\\\\"}
 _HEX = anywhere(r"[0-9a-fA-F]*")
@@ -36,9 +36,9 @@ for _code in range(0x20):
 
 
 def decode(text: str) -> Any:
-    """What JSON `text` says. Raises ValueError where it is none, RecursionError where it is too deep.
+    """The value of the JSON `text`. Raises ValueError where it is not JSON, RecursionError where it is too deep.
 
-    msgspec, which takes no text with half of a surrogate pair in it; a model's text may hold one.
+    msgspec decodes it, or `json` where it holds half of a surrogate pair, as a model's text may.
     """
     try:
         return msgspec.json.decode(text)
@@ -49,12 +49,12 @@ def decode(text: str) -> Any:
 
 
 def quoted(text: str) -> str:
-    """`text` as it stands between the quotes of a JSON string: quotes, backslashes and controls are escaped."""
+    """`text` as the content of a JSON string: quotes, backslashes and control characters are escaped."""
     return text.translate(ESCAPES)
 
 
 def repaired_number(word: str) -> str | None:
-    """JSON's spelling of a number that JSON does not know as written, or None when `word` is none."""
+    """JSON's spelling of the number `word`, which is not valid JSON; None where `word` is not a number."""
     if not word or word[0] not in "+-.0123456789":
         return None
     low = word.lower().lstrip("+-")

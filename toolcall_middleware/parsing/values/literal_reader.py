@@ -174,7 +174,7 @@ class _At:
 
 
 class LiteralReader:
-    """Reads the arguments of one call behind their opening bracket, and emits JSON behind the object's first brace.
+    """Reads the arguments of one call after their opening bracket, and emits JSON after the object's first brace.
 
     See `CopiedArguments` and, for text that is given while the arguments go on, `ArgumentsReader`.
     """
@@ -402,7 +402,7 @@ def _value(at: _At, c: str) -> Steps[None]:
 
 
 def _string(at: _At, quote: str, *, is_key: bool, raw: bool = False) -> Steps[None]:
-    """A string behind its opening `quote`. Where no string is declared, its text decides on its type."""
+    """Read a string after its opening `quote`. Where no string is declared, its text decides its type."""
     at.empty = at.inner = at.in_text = False
     at.state = _STRING
     at.quote, at.is_key, at.raw = quote, is_key, raw or quote in at.notation.verbatim

@@ -27,13 +27,13 @@ _MAX_NUMBER = 1024  # characters
 _MAX_ENCODED = 4  # strings in strings
 _MAX_OPTIONS = 64
 _MAX_REFERENCES = 8
-_MAX_READ = 256  # schemas behind one: alternatives of alternatives are as many as one likes
+_MAX_READ = 256  # schemas read to expand one: nested alternatives have no limit of their own
 _ELSEWHERE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "patternProperties"})  # may say more of a key
 _MAX_LOOKUPS = 4096  # for one call
 _MAX_KNOWN = 256  # look-ups of one call that are remembered
 
 Place = tuple[tuple[Any, Scope], ...] | None
-"""The schemas one of which a value must fit; None where nothing is known of it."""
+"""The schemas one of which a value must fit; None where none is known."""
 
 # -- what may be here ------------------------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ def _property(schema: Any, key: str) -> Any:
 
 
 def expanded(schema: Any, scope: Scope) -> Place:
-    """The schemas behind references and alternatives; None where that is not plain, or takes too long to find out."""
+    """`schema` with references and alternatives resolved; None where that is impossible or exceeds a limit."""
     found: list[tuple[Any, Scope]] = []
     waiting, read = [(schema, 0)], 0
     while waiting:
@@ -185,7 +185,7 @@ def choices_at(place: Place) -> list[Any] | None:
 
 
 def _admits_fractions(place: Place) -> bool:
-    """Whether a number that is no integer may stand there."""
+    """Whether the place admits a number that is not an integer."""
     for schema, scope in place or ():
         options = expanded(schema, scope)
         if options is None or any(_says_number(option) for option, _ in options):
@@ -275,7 +275,7 @@ def of_types(bare: str, types: frozenset[str]) -> str | None:
     if "number" in types:
         if NUMBER.fullmatch(bare):
             return bare
-        # Where a string may stand too, `007` is one.
+        # Where a string is admitted too, `007` is a string.
         number = _number(bare) if "string" not in types else None
         if number is not None:
             return number
