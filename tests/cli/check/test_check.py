@@ -13,7 +13,7 @@ import pytest
 
 from toolcall_middleware.cli.check import table
 from toolcall_middleware.cli.check.asking import Meter
-from toolcall_middleware.cli.check.findings import Report, Verdict
+from toolcall_middleware.cli.check.findings import Finding, Report, Verdict
 from toolcall_middleware.cli.check.run import CheckError, Options, examine
 from toolcall_middleware.settings import Settings
 
@@ -421,6 +421,20 @@ async def test_a_setting_is_whole_on_its_line_and_no_column_is_lost_in_a_narrow_
     assert f"  TOOLCALL_TEMPLATE={place}  # whose form of calls that is\n" in shown
     assert "4/4" in shown
     assert "constrained" in shown
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+async def test_verdicts_details_and_names_are_whole_in_a_narrow_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    report = await check(LlamaServer())
+    report.findings = [Finding("stream", "W" * 60, Verdict.PARTLY, "Q" * 30)]
+    report.calls[0].format = "Z" * 30
+    shown = printed(report)
+    assert [shown.count(letter) for letter in "WQZ"] == [60, 30, 30]
+    assert "  partly  " in shown
+    assert max(map(len, shown.splitlines()[-6:])) <= width
 
 
 @pytest.mark.parametrize("api", ["messages", "responses"])

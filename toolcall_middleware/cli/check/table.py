@@ -41,7 +41,7 @@ def show(report: Report) -> None:
             rows.setdefault(score.title, {})[_column(score)] = _cell(score)
         table = columns(*[""] * (len(_COLUMNS) + 1))
         for number, column in enumerate(table.columns):
-            column.no_wrap = False  # a narrow terminal loses no column
+            column.no_wrap, column.overflow = False, "fold"  # a narrow terminal loses no column
             column.justify = "right" if number else "left"
         table.add_row("", *_COLUMNS)
         for title, cells in rows.items():
@@ -50,7 +50,8 @@ def show(report: Report) -> None:
     wide = max((len(one.what) for one in report.findings), default=0)
     for area, name in _SECTIONS.items():
         table = columns("", "", "")
-        table.columns[0].min_width, table.columns[1].min_width = max(map(len, _STYLES)) + 1, wide
+        table.columns[0].width, table.columns[1].width = max(map(len, _STYLES)) + 1, min(wide, page.width // 2)
+        table.columns[1].no_wrap, table.columns[1].overflow = False, "fold"
         for one in report.findings:
             part = one.key.partition(".")[0]
             if (part if part in _SECTIONS else "") == area:
