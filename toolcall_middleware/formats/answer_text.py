@@ -21,7 +21,7 @@ _log = logging.getLogger("toolcall_middleware")
 
 
 class AnswerText:
-    """A parser whose text comes at its end, or before the first call: beside calls it is no answer.
+    """Wraps a parser. Holds its text back until the end or the first call: text beside calls is no JSON answer.
 
     limit: characters that are held back; a longer text is emitted as it arrives, unchecked.
     """
@@ -35,7 +35,7 @@ class AnswerText:
         """All of the text, once the answer is over without a call."""
 
     def feed(self, text: str, /) -> list[Event]:
-        """The events but for text that is held."""
+        """The events, without the text that is held back."""
         return self._without_text(self._parser.feed(text))
 
     def finish(self, *, cut: bool = False) -> list[Event]:
@@ -110,7 +110,7 @@ class JsonAnswer:
         return "\n".join(held.text for held in self._texts if held.text)
 
     def accepts(self) -> bool:
-        """Whether the text of the answer, which is over, fits or cannot be asked for again."""
+        """Whether the text of the complete answer fits or cannot be asked for again."""
         texts = (held.text for held in self._texts if held.text is not None)
         self.misfit = next(filter(None, map(self._fault, texts)), "")
         return not self.misfit or not self._tries

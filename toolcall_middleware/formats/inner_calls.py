@@ -77,7 +77,7 @@ class InnerCalls:
 
 
 class OuterEvents:
-    """Takes inner calls out of the events of one source. A parser of text, where it is made with one."""
+    """Removes inner calls from the events of one source. It is a parser of text where it is made with one."""
 
     def __init__(self, state: InnerCalls, parser: StreamParser | None = None) -> None:
         self._state = state
@@ -88,15 +88,15 @@ class OuterEvents:
         self._over = False
 
     def feed(self, text: str, /) -> list[Event]:
-        """The events of more text that are for the client."""
+        """The events of more text, without inner calls."""
         return [] if self._parser is None else self.take(self._parser.feed(text))
 
     def finish(self, *, cut: bool = False) -> list[Event]:
-        """The last ones."""
+        """The last events, without inner calls."""
         return [] if self._parser is None else self.take(self._parser.finish(cut=cut), cut=cut)
 
     def take(self, events: list[Event], *, cut: bool = False) -> list[Event]:
-        """Those of the events that are for the client. cut: the text ended at a limit."""
+        """The events without inner calls. cut: the text ended at a limit."""
         out: list[Event] = []
         for event in events:
             if self._over:

@@ -38,7 +38,7 @@ def _built_in() -> dict[str, ToolFormat]:
 def get(name: str) -> ToolFormat:
     """The format of this name, or of a place in a module of the operator's: `package.module:FAMILY`.
 
-    Raises FormatError, which says what there is. Importing a module runs it: no request may give such a place.
+    Raises FormatError, which lists the known names. Importing a module runs it: no request may give such a place.
     """
     if name == "auto":
         from . import auto  # it imports the readers of all calls
@@ -117,8 +117,8 @@ def prompt_name(fmt: ToolFormat) -> str:
 
 
 def of_template(name: str, template: str | None, model: str = "") -> ToolFormat:
-    """The format of this name for a text that was written before: with a template (the setting) `auto` reads what that
-    says too. model: its name, where that is known. Raises FormatError and SettingsError.
+    """The format of this name for an existing text. With a template (the setting), `auto` also reads the calls that the
+    template writes. model: its name, where that is known. Raises FormatError and SettingsError.
     """
     return get(name) if template is None else for_model(name, model, template)
 

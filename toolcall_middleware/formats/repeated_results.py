@@ -1,4 +1,4 @@
-"""Whether a model that repeats a part of a tool's result would make a call with it: its reader says so."""
+"""Whether a part of a tool's result would be read as a call if the model repeated it: asks the format's reader."""
 
 from __future__ import annotations
 

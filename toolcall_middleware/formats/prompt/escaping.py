@@ -40,7 +40,7 @@ def _marker_of(known: markup.Markup) -> tuple[re.Pattern[str], re.Pattern[str]]:
     What follows is looked at only as far as needed, and no marker opens before its last character: so one insertion
     never hides another marker, and all of them can be undone.
     """
-    # The first look is for speed alone: `<` by the million is text.
+    # The first lookahead is for speed only: text may hold a million `<`.
     follow = {"<": [rf"(?=/?{_IN_TAG})/?(?:{'|'.join(known.tags)})"]}
     for escape in known.escapes:
         follow.setdefault(escape.opening, []).append(escape.follow)
@@ -194,8 +194,8 @@ def _calls_one_of(names: Collection[str], match: re.Match[str]) -> bool:
 
 
 def _is_in_call(match: re.Match[str], is_call: Callable[[str, int], bool]) -> bool:
-    """Whether what the match is part of would be read as a call, or may be: where its object begins is not known for
-    sure, because strings may hold braces, too.
+    """Whether the text around the match is or may be read as a call: where its object begins is uncertain, because
+    strings may hold braces too.
     """
     text, start = match.string, match.start()
     if match["key"] is None and match["bare_key"] is None:
@@ -214,7 +214,7 @@ def _is_in_call(match: re.Match[str], is_call: Callable[[str, int], bool]) -> bo
 
 
 def _plain(word: str) -> str:
-    """What a reader of JSON makes of it."""
+    """The word with its JSON escapes decoded."""
     if "\\" not in word:
         return word
     return _ESCAPED_LETTER.sub(lambda match: chr(int(match[1], 16)), word).replace("\\/", "/")

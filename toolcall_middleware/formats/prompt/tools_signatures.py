@@ -17,13 +17,13 @@ from . import escaping
 _MAX_DEPTH = 4
 _NAMES = frozenset({"string", "number", "integer", "boolean", "null", "object"})
 _TYPES = frozenset({"type", "enum", "const", "anyOf", "oneOf", "items", "title"})
-"""Keywords that a type says."""
+"""Keywords that a type expresses."""
 _ROOT = frozenset({"type", "properties", "required", "additionalProperties", "$schema", "title"})
 
 
 def signature(tool: Tool) -> str:
-    """The tool with a line for each argument of which there is more to say than its type. Its JSON where that does not
-    say all.
+    """The tool's signature, with a line for each argument that needs more than its type. Its JSON where a signature
+    cannot express it.
     """
     schema = tool.parameters
     properties, required = schema.get("properties"), schema.get("required")
@@ -38,7 +38,7 @@ def signature(tool: Tool) -> str:
 
 
 def form(tool: Tool) -> str:
-    """A call of the tool, with the names of the required arguments for their values: `<city>`."""
+    """A call of the tool. The value of each required argument is its name: `<city>`."""
     required = tool.parameters.get("required")
     names = required if isinstance(required, list) else []
     call = {"name": tool.name, "arguments": {name: f"<{name}>" for name in names if isinstance(name, str)}}
@@ -59,12 +59,12 @@ def _notes(properties: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _inside(text: str) -> str:
-    """A description, whose later lines are indented: none can look like another tool."""
+    """A description with its later lines indented, so that none looks like another tool."""
     return "\n        ".join(escaping.neutralise(text).strip().splitlines())
 
 
 def _type(schema: Any, depth: int) -> str | None:
-    """`string`, `"a" | "b"`, `number[]` and the like; None for what takes more than a word."""
+    """`string`, `"a" | "b"`, `number[]` and the like; None for a schema that no such type expresses."""
     if not isinstance(schema, Mapping) or depth > _MAX_DEPTH or (depth and not schema.keys() <= _TYPES):
         return None
     match schema:

@@ -135,7 +135,7 @@ class Json(Shape):
         )
 
     def shared(self, follow: str = _BEGINS_JSON) -> Opener:
-        """The marker where other families have it too: `follow` tells this one from those."""
+        """The opener where other families have the marker too: what follows it in this one matches `follow`."""
         return shared(self.marker, self, follow)
 
     @property
@@ -154,7 +154,7 @@ class Json(Shape):
 TOOL_CALL = Json(call=f"<tool_call>\n{CALL}\n</tool_call>")
 """Hermes's calls, which many families took over."""
 TOOL_CALL_JSON = TOOL_CALL.shared()
-"""The JSON in the tag tells them from those that write something else there."""
+"""The JSON in the tag distinguishes them from calls that have something else there."""
 
 
 # -- a name, then JSON -------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class Named(Shape):
     reopen: tuple[str, ...] = ()
     """See `NamedSyntax`."""
     identify: Identify | None = None
-    """Tells a tool from a written name. None: what the layout has around it is taken off."""
+    """Finds the tool of a written name. None: the layout's text around the name is removed."""
     objects: bool = False
     """Only arguments that are an object can be written."""
     name: re.Pattern[str] = TOOL_NAME
@@ -328,7 +328,7 @@ class _NamedParts:
             self.item, self.leading = first, tags[-1]
 
     def identify(self, written: str, offered: Callable[[str], bool]) -> tuple[str, str | None]:
-        """The tool of a written name, without what the layout has around it. The whole is the id where that counts."""
+        """The tool of a written name, without the layout's text around it. The whole is the id where numbered."""
         if not self.prefix and not self.suffix:
             return written, None
         found = self._form.fullmatch(written)

@@ -221,7 +221,7 @@ def pythonic_calls(**syntax: object) -> Make:
 
 
 def ignored(marker: str) -> Opener:
-    """A marker that belongs to no call and is no text."""
+    """A marker that is neither part of a call nor text."""
     return Opener(marker=marker, body=read_nothing)
 
 
@@ -247,7 +247,7 @@ def fork(*branches: tuple[str, Make], undecided: str = "", again: str = "") -> M
 
 
 # -- reading back ------------------------------------------------------------------------------------------------------
-# Readers are built for what models get wrong: a text that is right, but looks like a mistake, may be read as one.
+# Readers tolerate what models get wrong: a correct text that looks like a mistake may be read as one.
 
 MAX_READ_BACK = 1 << 16
 """Characters: longer calls are not tried (reading costs about a microsecond a character)."""
@@ -266,11 +266,11 @@ class Rendered:
 
 
 def comes_back(text: str, call: ToolCall, openers: tuple[Opener, ...]) -> bool:
-    """Whether a parser that knows `openers`, and a schema that types the arguments, makes of `text` exactly `call`.
+    """Whether a parser with `openers`, and a schema that types the arguments, reads exactly `call` from `text`.
 
     It also knows the JSON that every family reads.
 
-    The call's arguments are a JSON object. A long text is said not to come back.
+    The call's arguments are a JSON object. False for a text over `MAX_READ_BACK`.
     """
     if len(text) > MAX_READ_BACK:
         return False
@@ -278,7 +278,7 @@ def comes_back(text: str, call: ToolCall, openers: tuple[Opener, ...]) -> bool:
 
 
 def reads(openers: tuple[Opener, ...], turn: Rendered) -> bool:
-    """Whether a parser with `openers` makes of the turn its calls and its content, whole and by the character."""
+    """Whether a parser with `openers` reads the turn's calls and content, given whole and character by character."""
     for pieces in ([turn.text], turn.text):
         calls, text, _ = _read(openers, turn.calls, pieces)
         if calls != list(map(_meant, turn.calls)) or text.strip() != turn.content.strip():
@@ -293,7 +293,7 @@ def _meant(call: ToolCall) -> tuple[str, object]:
 def _read(
     openers: tuple[Opener, ...], calls: Sequence[ToolCall], pieces: Iterable[str]
 ) -> tuple[list[tuple[str, object]], str, bool]:
-    """The calls and the text that a parser makes of the pieces, and whether there is anything else.
+    """The calls and the text that a parser reads from the pieces, and whether there is anything else.
 
     Its tools are those of `calls`: their schemas have the types of these arguments, for readers go by the schema.
     """

@@ -40,7 +40,7 @@ _STEM = re.compile(r"</?[^\s=>{]*")
 _ENTITY = re.compile("&(?:lt|gt|amp|quot|apos);")
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 _HALF_TAG = r"(?:<[^<>\s\[\](){}\"'=,`]{0,48})?"
-# `=f`, ` f`, `="f"`, ` name="f"`: of quotes only the last may be left.
+# `=f`, ` f`, `="f"`, ` name="f"`. The opening quote may be missing where the closing one is there.
 _ASSIGNED = r"(?:=| name[ ]?=|[ ])[ ]?(?P<quote>[\"']?)(?P<{}>[^>\n]{{1,256}}?)(?P=quote)[\"']?[ ]?"
 _QUOTED = r"[ ]?=[ ]?(?P<quote_{0}>[\"'])?(?P<{0}>[^\"'>\n]{{1,256}}?)"
 _UNQUOTED = r"(?(quote_{0})[\"'])[ ]?"
@@ -262,7 +262,7 @@ class _Parts:
 
     @property
     def _joint(self) -> str:
-        """Between a name and its first key the key's opening tag is missing, or the one of a call is in its place."""
+        """Pattern between a name and a first key whose opening tag is missing: white space or a call's tag."""
         return rf"(?:[ \t\r\n]{{1,64}}|{re.escape(self.head)})"
 
     def call_patterns(self) -> tuple[str, tuple[str, ...], str]:
@@ -443,7 +443,7 @@ FREE_TOOL_TAG = tool_tag(Slots(call=_CALL, slot=_SLOT, free=True))
 # so do models that were shown Claude's transcripts. Some gateways take the marks out.
 
 INVOKE, NO_INVOKE = r"<i", r"<(?!i)"
-"""What tells it from other tags in the same wrapper, and all of those."""
+"""Patterns of how it begins, and of how any other tag in the same wrapper does."""
 
 _INVOKE = "<invoke name="
 _INVOKED = r"[^\s<>\"']"

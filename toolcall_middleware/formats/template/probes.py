@@ -1,4 +1,4 @@
-"""The conversations for which a template is rendered, each different from another in one thing."""
+"""The conversations for which a template is rendered. Each differs from another in one thing."""
 
 from __future__ import annotations
 

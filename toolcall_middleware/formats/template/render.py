@@ -75,7 +75,7 @@ class ChatTemplate:
             raise FormatError(f"the chat template has more than {MAX_SOURCE} characters")
         line = json.dumps({"contexts": list(contexts), "characters": characters}).encode() + b"\n"
         with self._places:
-            if self._owner != os.getpid():  # forked: those processes are another's
+            if self._owner != os.getpid():  # forked: those processes are the parent's
                 self._start_pool()
             worker = self._idle.pop() if self._idle else self._start()
             if worker.poll() is not None:  # the system has ended it meanwhile
@@ -108,7 +108,7 @@ class ChatTemplate:
 
 
 def _answer(worker: subprocess.Popen[bytes], line: bytes) -> bytes:
-    """The worker's line; what it has of it where it ends or is ended."""
+    """The worker's line, or the part of it received before the worker ended."""
     clock = threading.Timer(2 * SECONDS, worker.kill)
     clock.daemon = True
     clock.start()
@@ -125,12 +125,12 @@ def _write(worker: subprocess.Popen[bytes], line: bytes) -> None:
     try:
         worker.stdin.write(line)
         worker.stdin.flush()
-    except OSError:  # it has ended: for want of jinja2, over its bounds, or with a template that is no Jinja
+    except OSError:  # it has ended: jinja2 is missing, a bound was exceeded, or the template is not Jinja
         return
 
 
 def _ended(worker: subprocess.Popen[bytes], answer: bytes) -> FormatError:
-    """Why a worker gives no outcomes."""
+    """The error for a worker that returned no outcomes."""
     worker.kill()
     code = worker.wait()
     _close(worker)

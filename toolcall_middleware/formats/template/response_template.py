@@ -34,7 +34,7 @@ _PIECE = re.compile(
     r"|(?:\\(?P<escaped>[\W_])|(?P<char>[^\\.^$*+?{}\[\]()|]|\{(?=\"|\Z)))(?![*+?])",
     re.DOTALL,
 )
-"""A piece of a pattern that is a text: white space, often or not, or one character."""
+"""A piece of a pattern that is literal text: white space, repeated or not, or one character."""
 _PLACEHOLDER = re.compile(r"\{(\w{1,64}(?:\.\w{1,64}){0,4})\}")
 _MAX_OPENS = 8
 _READ_ANYWAY = {"unquoted_keys", "string_delims", "allow_non_json"}
@@ -42,7 +42,7 @@ _QUOTES = (["'", "'"], ['"', '"'])
 
 
 class NotCompiled(ValueError):
-    """The declaration is not of the forms that the readers know; the text says what is not."""
+    """The declaration is not in a form that the readers know; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _check_quotes(arguments: Any) -> None:
 
 
 def _calls(field: Mapping[str, Any]) -> Json:
-    """The calls of one text that opens them."""
+    """The calls that a field declares. Raises NotCompiled."""
     opening = _anchor(field, "open")
     close = _anchor(field, "close") if "close" in field or "close_pattern" in field else ""
     name, arguments, within = _keys(field)
@@ -121,7 +121,7 @@ def _comes_back(calls: Json, openers: tuple[Opener, ...]) -> bool:
 
 
 def _reasoning(declared: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The markers around what is thought, where they are literals."""
+    """The markers around reasoning, where they are literals."""
     for name in ("reasoning_content", "reasoning", "thinking"):
         with contextlib.suppress(NotCompiled):
             field = _field(declared, name) or {}
