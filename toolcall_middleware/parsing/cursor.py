@@ -399,7 +399,7 @@ class CursorReader:
 def read_fork(c: Cursor, branches: Sequence[Branch], undecided: re.Pattern[str], again: str = "") -> Steps[None]:
     """Read by the branch that matches the first characters after the marker (white space aside).
 
-    `undecided` matches text that ends before the branches can be told apart. again: the marker, which a model may write
+    `undecided` matches text that ends before the branch is decided. again: the marker, which a model may write
     more than once.
     """
     left = _MAX_AGAIN if again else 0

@@ -146,7 +146,7 @@ def _is_call(s: str, k: int, mark: str, *, last: bool) -> bool | None:
 
 
 class _Elements:
-    """The elements of a call, and the JSON of those that are closed. Reads on as `ArgumentsReader` does within a text.
+    """The elements of a call, and the JSON of those that are closed. Within a text it is an `ArgumentsReader`.
 
     stack: those that are open.
     """
@@ -170,7 +170,7 @@ class _Elements:
         return bool(self.stack) or (self._first and self._pending is None)
 
     def is_open(self, name: str) -> bool:
-        """Whether an element of this name is."""
+        """Whether an element of this name is open."""
         return any(element.name == name for element in self.stack)
 
     def said(self) -> str:
@@ -195,21 +195,21 @@ class _Elements:
         return self.said()
 
     def run(self, text: str) -> tuple[str, str | None]:
-        """What is emitted for more of a text. One in which a tag may begin is left to the reader of the tags."""
+        """The JSON to emit for more of a text. Text that may hold a tag is returned for the reader of the tags."""
         if self._begins(text) is not None:
             return "", text
         self.text(text)
         return self.said(), None
 
     def text(self, text: str) -> None:
-        """More text of the innermost element."""
+        """Take more text of the innermost element."""
         if self._streams:
             self._out.append(quoted(text))
         elif self.stack:
             self.stack[-1].text.append(text)
 
     def tag(self, m: re.Match[str]) -> None:
-        """A tag that does not end the call."""
+        """Read a tag that does not end the call."""
         name, stack = m["name"], self.stack
         if m["close"]:
             if stack and self._plain and name != stack[-1].name:
@@ -240,12 +240,12 @@ class _Elements:
         self.stack.append(_Element(name, place, types))
 
     def _child(self, name: str) -> Place:
-        """What may be an element of this name in the innermost one: a property's value, or an item."""
+        """The schemas of an element of this name in the innermost one: a property's value, or an item."""
         place, inner = self.stack[-1].place if self.stack else self._root, self._places.inner
         return inner(place, name) or inner(place, None)
 
     def _shut(self) -> None:
-        """The innermost element is closed."""
+        """Close the innermost element."""
         element = self.stack.pop()
         if self._streams:
             self._streams = False

@@ -138,7 +138,7 @@ class Code:
             yield m, self._compiled.group(m)
 
     def in_fence(self, s: str, i: int, *, last: bool) -> int:
-        """Code from `s[i]`, up to the closing fence (which is code too: it all goes out as text)."""
+        """Read code from `s[i]`, up to and with the closing fence: all of it is emitted as text."""
         out = self._out
         assert out.fence is not None  # noqa: S101 - checked by the caller
         char, count = out.fence

@@ -37,7 +37,7 @@ class OpenedReasoning:
 
 
 def half_at_end(s: str, tag: str, begin: int = 0) -> int:
-    """The length of the longest prefix of `tag` that `s[begin:]` ends with; 0 where there is none."""
+    """The length of the longest prefix of `tag` that `s[begin:]` ends with; 0 without one."""
     for size in range(min(len(tag) - 1, len(s) - begin), 0, -1):
         if s.endswith(tag[:size]):
             return size

@@ -73,7 +73,7 @@ class Brackets(list[str]):
 
 
 class _At:
-    """What a reader is at: the text at hand, and what is open."""
+    """The state of a reader: the current text, and the open string, word and brackets."""
 
     __slots__ = (
         "done", "doubtful", "ends", "guessed", "half", "i", "is_key", "last", "mark", "out", "pending", "quote",
@@ -84,9 +84,9 @@ class _At:
         self.ends = ends  # markers that end a call, also in a comment after a value that is not closed
         self.state = _VALUE
         self.stack = Brackets()
-        self.is_key = False  # the string or word at hand is one
-        self.quote = '"'  # of the string at hand
-        self.s, self.i = "", 0  # the text at hand, and what of it is read
+        self.is_key = False  # the current string or word is a key
+        self.quote = '"'  # of the current string
+        self.s, self.i = "", 0  # the current text, and the index up to which it is read
         self.mark = 0  # s[mark:i] is read and is emitted as it is
         self.last = False  # no more text follows
         self.out: list[str] = []
@@ -241,7 +241,7 @@ class JsonReader:
         return len(s) + before
 
     def close(self, out: list[str]) -> None:
-        """End the value here: what is missing is added. Does nothing when it is done."""
+        """End the value here, and add what is missing. Does nothing when it is done."""
         at = self._at
         if not at.done:
             at.repaired = at.last = True
@@ -575,7 +575,7 @@ def _escape(at: _At) -> Steps[None]:
             break
         yield from at.more()
     if half:
-        at.put("", i, len(s))  # there is no telling what it would have been
+        at.put("", i, len(s))  # its meaning is not known
     elif c in '"\\/bfnrt' or (c == "u" and digits == i + 6):
         at.i = i + (6 if c == "u" else 2)
     elif c in "'\n":

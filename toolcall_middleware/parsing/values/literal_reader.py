@@ -73,7 +73,7 @@ class Notation:
 
 
 class _At:
-    """What a reader is at: the text at hand, and what is open."""
+    """The state of a reader: the current text, and the open string, word and brackets."""
 
     __slots__ = (
         "argument_types", "by_position", "closer", "cut", "declared", "done", "empty", "held", "i", "in_text", "inner",
@@ -90,7 +90,7 @@ class _At:
         properties = schema.get("properties") if schema else None
         self.declared: list[str] = list(properties) if isinstance(properties, Mapping) else []
         self.offered = offered
-        self.s, self.i = "", 0  # the text at hand, and what of it is read
+        self.s, self.i = "", 0  # the current text, and the index up to which it is read
         self.last = False  # no more text follows
         self.out: list[str] = []
         self.state = _KEY
@@ -98,11 +98,11 @@ class _At:
         self.empty = True  # nothing is in the innermost container yet
         self.positional = 0  # how many parameters of the call were read: the next one without a name is this one
         self.types = ALL  # of the next value
-        self.quote, self.is_key = "", False  # of the string at hand
+        self.quote, self.is_key = "", False  # of the current string
         self.raw = False  # a backslash in it is no escape
         self.held: list[str] | None = None  # its text, if it is a key or may be another value
-        self.inner = False  # a quote was in it, so it may well hold code
-        self.parts: list[str] = []  # the word at hand
+        self.inner = False  # it holds a quote, so it may hold code
+        self.parts: list[str] = []  # the current word
         self.in_text = False  # the word can only be a string
         self.by_position = False  # the value has no name
         self.done = self.cut = self.repaired = False  # see LiteralReader
@@ -113,7 +113,7 @@ class _At:
         return bool(self.stack) and self.stack[-1] in LISTS
 
     def asked(self, ask: Callable[[_At, int], _T | None], offset: int = 0) -> Steps[_T]:
-        """What `ask` says of the text at `offset`, when it has seen enough of it. It says None where it has not."""
+        """The answer of `ask` for the text at `offset`. Waits for more text while the answer is None."""
         while (said := ask(self, self.i + offset)) is None:
             yield
         return said
@@ -161,7 +161,7 @@ class _At:
         """
         state, in_word = self.state, self.state == _WORD
         self.done = self.repaired = True
-        # Before a marker, a comma is one too many; where the text ends, something was to come.
+        # Before a marker, a comma is superfluous; where the text ends, a value was to follow.
         due = state == _COLON or (state == _VALUE and not self.in_list) or (state in (_KEY, _VALUE) and not marked)
         self.cut = due or state == _STRING or (in_word and "".join(self.parts).strip() not in LITERALS)
         if self.cut:
@@ -201,12 +201,12 @@ class LiteralReader:
 
     @property
     def repaired(self) -> bool:
-        """Whether something was not as the notation has it."""
+        """Whether the text was not valid in the notation."""
         return self._at.repaired
 
     @property
     def streams(self) -> LiteralReader:
-        """What reads on without the reader of the calls."""
+        """The reader that copies the arguments without the reader of the calls."""
         return self
 
     def run(self, text: str) -> tuple[str, str | None]:
@@ -235,7 +235,7 @@ class LiteralReader:
         return self._said()
 
     def release(self) -> str:
-        """Nothing is held that could be emitted as it is."""
+        """Emit nothing: what is held cannot be emitted as it is."""
         return ""
 
     def _said(self) -> str:

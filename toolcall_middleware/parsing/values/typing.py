@@ -1,4 +1,4 @@
-"""Which values may be at a place, and which JSON a text means there.
+"""The values that a schema admits at a place, and the JSON that a text means there.
 
 One rule for JSON strings, tags, and words in Python's and Gemma's notation. A string that is declared stays the text it
 is. Where other types are declared, text that reads as one of them becomes it: `none`, `nil` and the empty string are
@@ -73,7 +73,7 @@ def argument_types(parameters: Mapping[str, Any] | None, name: str) -> frozenset
 
 
 def _holders(place: Place, kind: str, reader: TypeReader) -> Place:
-    """The schemas of a value of this kind, an array or an object; None where that is not plain."""
+    """The schemas of a value of this kind, an array or an object; None where none is known."""
     found: list[tuple[Any, Scope]] = []
     for schema, scope in place or ():
         options = expanded(schema, scope)
@@ -84,7 +84,7 @@ def _holders(place: Place, kind: str, reader: TypeReader) -> Place:
 
 
 def _member(holders: Place, key: str | None) -> Place:
-    """What may be the value of `key` in an object, or an item of an array (None)."""
+    """The schemas of the value of `key` in an object, or of an array's items (`key` is None)."""
     found: list[tuple[Any, Scope]] = []
     for option, at in holders or ():
         value = _items(option) if key is None else _property(option, key)
@@ -104,7 +104,7 @@ class Places:
         self._known: dict[tuple[int, str | None], tuple[Place, Place]] = {}
 
     def inner(self, place: Place, key: str | None) -> Place:
-        """What may be the value of `key` in an object, or an item of an array. None, too, after many look-ups."""
+        """The schemas of the value of `key` in an object, or of an array's items. Also None after `_MAX_LOOKUPS`."""
         asked = id(place), key
         if place is None or asked in self._known:
             return None if place is None else self._known[asked][1]
@@ -252,7 +252,7 @@ def json_of(text: str, types: frozenset[str]) -> str:
     if "string" in types or not bare:
         return f'"{quoted(text)}"'
     if bare[0] == '"' and is_json(bare):
-        # Encoded twice by the model: what the string holds is what it meant.
+        # The model encoded it twice: the content of the string is the value.
         made = of_types(msgspec.json.decode(bare).strip(), types)
         return bare if made is None else made
     return bare if is_json(bare) else f'"{quoted(text)}"'
