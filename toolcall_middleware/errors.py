@@ -148,7 +148,7 @@ def status_of(code: Any) -> int:
 
 
 def is_ours(code: Any) -> bool:
-    """Whether the code stands in this table, and not in a backend's."""
+    """Whether the code is in this table, and so not a backend's own."""
     return isinstance(code, str) and code in CODES
 
 

@@ -1,16 +1,16 @@
-"""One request end to end, without I/O: events in, actions out (`receive`). Who does the I/O only executes them.
+"""One request end to end, without I/O: events in, actions out (`receive`). The host only executes the actions.
 
     receive(Request(body))      -> Pass | Learn(proof) | Ask(body) | Fail(error)
     receive(Learned())          -> Ask(body)
-    receive(Head(status, …))    -> Decode?, Start? (an answer that goes on unread, or is only counted)
+    receive(Head(status, …))    -> Decode?, Start? (an answer that passes unread, or is only counted)
     receive(Body(data, last))   -> Start, Send, Forward, …, at the end Send(last=True), StopUpstream; Ask, Count, Fail
-    receive(Counted())          -> the rest of what waited for it
+    receive(Counted())          -> the rest that was held for the count
     receive(BrokenOff()), receive(Failed(error)), receive(Undecodable(error))
 
-The order of the phases is written here and nowhere else: which event may come in which state, and what it leads to, is
-`_TABLE`. What differs between the kinds of requests is a `Conversation` each, in upstream/: tool_answer.py for one with
-tools, passing.py for one without under a guard and one that only asks for usage.
-A host runs an exchange for each request (hosts/middleware/responder.py); a test can with plain bytes.
+Only this module orders the phases: `_TABLE` has the events allowed in each state, and their handlers. Each kind of
+request has its own `Conversation` in upstream/: tool_answer.py for one with tools, passing.py for one without tools
+under a guard and for one that only requests usage.
+A host runs an exchange for each request (hosts/middleware/responder.py); a test can run one with plain bytes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ __all__ = [
 ]  # fmt: skip
 
 Conversation = ToolAnswer | UsageOnlyAnswer
-"""One kind of request: how it is put to the backend and how its answers are read."""
+"""One kind of request: how it is sent to the backend and how its answers are read."""
 _NOTHING: Sequence[Action] = ()
 _FORWARD: Sequence[Action] = (Forward(),)
 _STREAMING = State.STREAMING
@@ -75,11 +75,11 @@ _IGNORED = [
     *((state, event) for state in (State.COUNTING, State.ENDED) for event in (BrokenOff, Failed)),
     (State.ENDED, Body),
 ]
-"""What comes too late, or changes nothing."""
+"""Events that arrive too late or change nothing."""
 
 
 class Exchange:
-    """The state of one request. See the module for what comes in and goes out.
+    """The state of one request. See the module for its events and actions.
 
     defer: whether the host takes `Count` and `Learn`; else all is counted at once, and no evidence is looked for.
     always: a request without tools is answered too. writer: writes the answer of an API other than chat completions.
@@ -97,23 +97,23 @@ class Exchange:
         self._talk: Conversation | None = None
         self._stream: StreamRewriter | None = None  # what STREAMING feeds
         self._begun = False  # the client's answer has begun
-        self._kept: list[bytes] = []  # what was collected of the response at hand, or is held for a count
+        self._kept: list[bytes] = []  # bytes collected of the current response, or held for a count
         self._size = 0
-        self._reply: Reply | None = None  # the whole answer that is held for a count
+        self._reply: Reply | None = None  # the non-streaming answer that is held for a count
         self._json = JsonInWords(memory)
-        self._last = self._early = False  # what waits for a count is at the answer's end, or ends it before that
+        self._last = self._early = False  # held bytes are the answer's last; the answer ends before the backend's
         self.state = State.NEW
 
-    # -- what a host may ask -------------------------------------------------------------------------------------
+    # -- for hosts -----------------------------------------------------------------------------------------------
 
     @property
     def native(self) -> bool:
-        """Whether the tools go to the backend."""
+        """Whether the backend is sent the tools."""
         return self._talk is not None and self._talk.native
 
     @property
     def passes(self) -> bool:
-        """Whether the request goes on as it came."""
+        """Whether the request is sent on unchanged."""
         return self._talk is None or isinstance(self._talk, GuardedAnswer)
 
     @property
@@ -123,12 +123,12 @@ class Exchange:
 
     @property
     def facts(self) -> Facts | None:
-        """What observers are told; None before the request, and for one that passes unread."""
+        """The facts for observers; None before the request, and for one that passes unread."""
         return None if self._talk is None else self._talk.facts
 
     @property
     def emitted_calls(self) -> int:
-        """How many calls have left for the client."""
+        """How many calls were emitted to the client."""
         return self._talk.calls if self._talk is not None and self._begun else 0
 
     @property
@@ -137,14 +137,14 @@ class Exchange:
         return self._talk.report if self._talk is not None else ()
 
     def let_go(self) -> None:
-        """Free what was read of the request, in steps. Nothing may come behind it."""
+        """Free what was read of the request, in steps. No event may follow."""
         self._conversation.let_go()
 
     def receive(self, event: Event) -> Sequence[Action]:
-        """What is to be done now that this has happened. Raises RuntimeError for an event that cannot come now."""
+        """Return the actions for an event. Raises RuntimeError for an event that is not allowed in this state."""
         stream = self._stream
         if stream is not None and type(event) is Body and self.state is _STREAMING and not event.last:
-            # Nearly every event of an answer: `_on_stream` without its questions.
+            # Nearly every event of an answer: `_on_stream` without its checks.
             data = event.data
             out = stream.feed(data)
             if self._begun and not stream.ended:
@@ -250,7 +250,7 @@ class Exchange:
         try:
             talk = self._conversation
             if talk.stream is not None and talk.stream.ended:
-                self.state = State.COUNTING  # whatever follows, it is not read as a stream
+                self.state = State.COUNTING  # later events are not read as a stream
                 out += talk.finish(cut=False, left=self._begun or bool(out))
                 return [*self._send(out), *self._conclude(early=True)]
             actions = self._send(out)
@@ -272,7 +272,7 @@ class Exchange:
         return [Start(self._conversation.headers()), Send(out)]
 
     def _conclude(self, *, early: bool) -> Sequence[Action]:
-        """A stream is over: it is asked again, its end waits for a count, or it ends."""
+        """End a stream: retry the request, hold the end for a count, or send the end."""
         if (actions := self._ask_again(early=early)) is not None:
             return actions
         pending = self._conversation.pending()
@@ -290,7 +290,7 @@ class Exchange:
 
     def _close(self, *, early: bool) -> Sequence[Action]:
         self.state = State.ENDED
-        # Last: an app that learns of a disconnect may cancel the very task that is sending here.
+        # Last: an app that is notified of a disconnect may cancel the task that is sending here.
         return [Send(b"", last=True), StopUpstream(early)] if self._begun else [StopUpstream(early)]
 
     # -- a stream that is only counted ---------------------------------------------------------------------------
@@ -308,7 +308,7 @@ class Exchange:
         return [Send(out, event.last)]
 
     def _on_more_to_count(self, event: Body) -> Sequence[Action]:
-        """Only a stream that is counted goes on behind its count."""
+        """Hold more bytes while a count is due: only a stream that is only counted continues after it."""
         if self._kept:
             self._kept.append(self._conversation.feed(event.data))
             self._last = self._last or event.last
@@ -351,7 +351,7 @@ class Exchange:
             return self._give(talk.counted_in(self._reply))
         if self._kept:  # of a stream that is only counted
             self.state = State.TAPPING
-            out = b"".join(self._kept) + talk.counted()  # what came meanwhile is in the latter
+            out = b"".join(self._kept) + talk.counted()  # `counted` holds what arrived meanwhile
             self._kept = []
             if self._last:
                 self.state = State.ENDED
@@ -359,11 +359,11 @@ class Exchange:
             return [Send(out, self._last)]
         return [*self._send(talk.counted()), *self._close(early=self._early)]
 
-    # -- what goes wrong -----------------------------------------------------------------------------------------
+    # -- failures ------------------------------------------------------------------------------------------------
 
     def _stream_broken_off(self, event: BrokenOff) -> Sequence[Action]:
         if event.raised and not self._begun:
-            return _NOTHING  # the server answers for it
+            return _NOTHING  # the server answers with an error
         return self._end_stream(cut=True)
 
     def _whole_broken_off(self, event: BrokenOff) -> Sequence[Action]:
@@ -372,13 +372,13 @@ class Exchange:
     def _on_failed(self, event: Failed | Undecodable) -> Sequence[Action]:
         stream = self._conversation.stream
         if self.state is State.STREAMING and stream is not None and stream.received_done:
-            # What goes wrong behind the end changes nothing.
+            # A failure after the end changes nothing.
             return self._end_stream(cut=False)
         return self._fail(event.error)
 
     def _fail(self, error: ToolCallError) -> Sequence[Action]:
-        """An error for the client: the HTTP answer where nothing has left, else an event."""
-        # The frames that it was raised in know those that will hold the action: a reference cycle.
+        """Send the client an error: as the HTTP answer where nothing was emitted, else as an event."""
+        # Its traceback would form a reference cycle with the frames that hold the action.
         error.__traceback__ = error.__context__ = None
         if self._talk is not None:
             self._talk.error = error
@@ -410,11 +410,11 @@ class Exchange:
         **dict.fromkeys([(state, event) for state in _ANSWERED for event in (Failed, Undecodable)], _on_failed),
         **dict.fromkeys(_IGNORED, _ignore),
     }
-    """What each event leads to in each state. What is not here is a fault of the host's, or of the app behind it."""
+    """The handler of each event in each state. Any other pair is a fault of the host or its app."""
 
 
 def _checked(chat: ChatRequest, settings: Settings) -> Extension | None:
-    """Check a request with tools. Return what is to be written beside its calls. Raises ToolCallError."""
+    """Check a request with tools. Return the extension to write beside its calls. Raises ToolCallError."""
     warnings = check_request(chat, settings)
     if settings.max_repeated_calls is not None:
         check_repeated_calls(chat, settings.max_repeated_calls)

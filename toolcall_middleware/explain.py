@@ -1,7 +1,7 @@
-"""A recorded exchange, explained: what of the model's text became what, by which delta it left, and why.
+"""Explains a recorded exchange: what each part of the model's text became, which delta emitted it, and why.
 
-The exchange is run again (rerun.py), which tells the client's calls and their outcomes. A parser then reads the model's
-text, piece by piece as the backend sent it, and only tells where in it what stands. For `replay` and the inspector.
+The exchange is run again (rerun.py), which gives the client's calls and their outcomes. A parser then reads the model's
+text in the pieces that the backend sent, only to find the place of each part. For `replay` and the inspector.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_SHOWN = 200
 
 @dataclass(slots=True)
 class Piece:
-    """A piece of the model's text: where it begins in the whole, and the row that brought it."""
+    """A piece of the model's text: where it begins in the whole text, and its row in the trace."""
 
     start: int
     text: str
@@ -41,7 +41,7 @@ class Piece:
 
 @dataclass(slots=True)
 class Answer:
-    """The backend's last answer, its first choice: `pieces` of its text, and what it said in fields of their own."""
+    """The first choice of the backend's last answer: `pieces` of its text, and its other fields."""
 
     pieces: list[Piece] = field(default_factory=list)
     reasoning: str = ""
@@ -56,7 +56,7 @@ class Answer:
 
 
 def answer_of(rows: Sequence[Row]) -> Answer:
-    """What the backend wrote in its last attempt."""
+    """The backend's answer in its last attempt."""
     begin = next((at for at in range(len(rows) - 1, -1, -1) if rows[at]["kind"] == "ask"), 0)
     read = ChatAnswer()
     for at, row in enumerate(rows):
@@ -77,14 +77,14 @@ def answer_of(rows: Sequence[Row]) -> Answer:
 
 
 def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None = None) -> dict[str, Any]:
-    """What the inspector and `replay` show of an exchange, as JSON.
+    """The explanation of an exchange that the inspector and `replay` show, as JSON.
 
     text: the model's. spans: they cover it in order; `kind` is text, reasoning, markup, call or dropped, `row` the row
-    of the backend's piece with which it was decided, `client` the row of the delta that it left by. calls: those that
-    the client got, each with its `outcome`; one that stands in the text has offsets. refused: the error that the client
-    got. faults: what is malformed. near_misses: what looks like a call and is none, and why. Offsets are characters of
-    the text. outcomes: of all finished calls. prompt: messages in parts, each `{"text", "injected"}`.
-    template: whose chat template the format `template` means, which no trace tells; without it `auto` reads.
+    of the backend's piece that decided it, `client` the row of the delta that emitted it. calls: those that the client
+    got, each with its `outcome`; a call in the text has offsets. refused: the error that the client got. faults: what
+    is malformed. near_misses: text that looks like a call but is not one, and why. Offsets count characters of the
+    text. outcomes: of all finished calls. prompt: messages in parts, each `{"text", "injected"}`.
+    template: the setting of that name, which traces do not record; without it the format `template` becomes `auto`.
     """
     body = _body_of(rows)
     asked = next((str(row.get("data", "")) for row in reversed(rows) if row["kind"] == "ask"), "")
@@ -112,8 +112,8 @@ def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
 
 @dataclass(slots=True)
 class _Told:
-    """An exchange, read. became: of each call in the text, which one of the client's it is. again: None where the
-    client's request is not in it, and all calls in the text are taken for the client's.
+    """An exchange, read. became: for each call in the text, the number of the client's call. again: None where the
+    client's request is not recorded: then all calls in the text count as the client's.
     """
 
     answer: Answer
@@ -161,7 +161,7 @@ def _read(rows: Sequence[Row], summary: dict[str, Any], template: str | None) ->
 
 
 def _opened(answer: Answer, again: Rerun) -> OpenedReasoning | None:
-    """The thought that the text begins in. None where the engine has taken it out, or a guess has proved wrong."""
+    """The thought that the text begins in. None where the engine removed it, or the guess was wrong."""
     opened = None if answer.reasoning else again.opened
     if opened is None or again.settings.reasoning_start != "auto":
         return opened
@@ -176,7 +176,7 @@ def _laid_out(
     answer: Answer,
     opened: OpenedReasoning | None = None,
 ) -> TextSpans:
-    """What a parser with these options says of a text that ends as the answer does."""
+    """The spans of a text that ends as the answer does, by a parser with these options."""
     spans = TextSpans("".join(piece.text for piece in pieces), () if tools is None else list(tools.by_name))
     make = functools.partial(syntax.parser, tools, options)
     parser = make() if opened is None else OpenedAnswer(make, opened, sure=True, parsed=True)
@@ -189,7 +189,7 @@ def _laid_out(
 
 
 def _tell_outcomes(calls: list[dict[str, Any]], finished: Sequence[FinishedCall]) -> None:
-    """Which outcome each of the client's calls has. Those of earlier attempts stand before the last one's."""
+    """Give each of the client's calls its outcome. Outcomes of earlier attempts precede those of the last."""
     left = list(finished)
     for call in reversed(calls):
         while left and left[-1].name != call["name"]:
@@ -204,7 +204,7 @@ def _outcome(call: FinishedCall) -> dict[str, Any]:
 
 
 def _why_not(again: Rerun) -> str:
-    """Why a call that is well formed is none of the client's."""
+    """Why a well-formed call is not among the client's calls."""
     if again.error is not None:
         return again.error
     if again.most is not None and len(again.calls) >= again.most:
@@ -217,7 +217,7 @@ def _body_of(rows: Sequence[Row]) -> str:
 
 
 def _link(spans: list[dict[str, Any]], rows: Sequence[Row]) -> None:
-    """To each span the row of the client's delta that came of the same piece."""
+    """Give each span the row of the client's delta that resulted from the same piece."""
     left: dict[int, int] = {}
     for at, row in enumerate(rows):
         if row["kind"] == "client" and isinstance(cause := row.get("of"), int):
@@ -243,8 +243,8 @@ def offered_in(rows: Sequence[Row]) -> list[dict[str, Any]] | None:
 
 
 def prompt_parts(body: str, asked: str) -> list[dict[str, Any]]:
-    """The messages that the backend got, or the prompt that the model's template wrote of them, in parts: what stood
-    in the client's messages, and what was injected.
+    """The messages that the backend got, or the prompt that the model's template made of them, in parts: text of the
+    client's messages, and injected text.
     """
     own = [text for message in _messages(body) if (text := _content(message))]
     value = openai.read_value(asked.encode()) if asked else None
@@ -261,10 +261,10 @@ def prompt_parts(body: str, asked: str) -> list[dict[str, Any]]:
 
 
 def _in_order(prompt: str, own: Sequence[str]) -> list[dict[str, Any]]:
-    """A prompt in one text, in which the client's messages stand in their order where they stand unchanged."""
+    """The parts of a prompt in one text, which holds the client's unchanged messages in their order."""
     cut: list[tuple[str, bool]] = []
     end = len(prompt)
-    for text in reversed(own):  # from the end: tools stand in front, and may hold the same words
+    for text in reversed(own):  # from the end: the tools come first, and may hold the same text
         start = prompt.rfind(text, 0, end)
         if start >= 0:
             cut += [(prompt[start + len(text) : end], True), (text, False)]
@@ -296,10 +296,10 @@ def _content(message: dict[str, Any]) -> str:
 
 
 def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None = None) -> dict[str, Any]:
-    """The exchange as a golden case: the model's text, the tools, and what is read from it today.
+    """The exchange as a golden case: the model's text, the tools, and what the current parser reads.
 
-    A case is of a parser. It expects the calls that became the client's, as they are written in the text; what settings
-    made of them beyond that (types, how many may come) is in its note.
+    A case tests a parser. It expects the client's calls as they are written in the text; its note has what settings
+    changed beyond that (types, the number of calls).
     """
     told = _read(rows, summary, template)
     again, answer, spans = told.again, told.answer, told.spans

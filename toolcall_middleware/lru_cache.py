@@ -1,4 +1,4 @@
-"""What was used last, bounded in number, size and time: what clients send decides what it holds."""
+"""A cache of the most recently used entries, bounded in number, size and time: clients decide its content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 
 _MOST_OF_ALL = 4
-"""An entry of more than this part of the whole size is not kept: it would push out too many others."""
+"""An entry of more than this part of the whole size is not kept: it would evict too many others."""
 
 
 class LRUCache(Generic[_Key, _Value]):
@@ -53,13 +53,13 @@ class LRUCache(Generic[_Key, _Value]):
             return value
 
     def items(self) -> list[tuple[_Key, _Value]]:
-        """All whose time is not over."""
+        """All values that have not expired."""
         with self._lock:
             now = self._clock()
             return [(key, value) for key, (value, _, until) in self._entries.items() if until >= now]
 
     def put(self, key: _Key, value: _Value, *, size: int = 1, seconds: float = math.inf) -> None:
-        """Keep `value` for so many seconds in place of what was there, unless it is too large. The oldest ones go."""
+        """Set `value` for so many seconds, unless it is too large. Evicts the oldest entries."""
         if size > self._max_size / _MOST_OF_ALL:
             return
         with self._lock:

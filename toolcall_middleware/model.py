@@ -25,8 +25,8 @@ class Tool:
     parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
     strict: bool = False
     loaded: bool = False
-    """Whether its definition stands in the conversation, where a search loaded it: the prompt's front leaves it out, so
-    that it keeps its bytes."""
+    """Whether a search loaded its definition into the conversation. The beginning of the prompt omits it, so that it
+    keeps its bytes."""
 
 
 class ChoiceMode(enum.Enum):

@@ -1,4 +1,4 @@
-"""A recorded exchange, run again without a backend: what the client got, by the machine that gave it.
+"""Runs a recorded exchange again without a backend, with the same `Exchange`, to find what the client got.
 
 The recorded request, heads and pieces go through an `Exchange` with the settings that were in force and what was known
 of the backend then. A trace may be anybody's: nothing is loaded or imported that it names.
@@ -32,16 +32,16 @@ from .wire.chat_answer import ChatAnswer
 _log = logging.getLogger("toolcall_middleware")
 _TOPICS = frozenset(topic.value for topic in Topic)
 _LEFT_OUT = frozenset({"send", "template", "tokenizer", "tool_name_pattern"})
-"""Settings that change nothing of an answer that has come, and would have something loaded or run."""
+"""Settings that do not affect how an answer is read, and would load or run something."""
 _READING = frozenset({State.SNIFFING, State.COLLECTING, State.STREAMING, State.TAPPING, State.PASSING})
 
 
 @dataclass(slots=True)
 class Rerun:
-    """What became of an exchange."""
+    """The result of an exchange."""
 
     content: str
-    """The text that the client got, of the first choice."""
+    """The text of the first choice that the client got."""
     calls: list[dict[str, Any]]
     """The client's calls: `name`, `id`, `arguments`, and the `row` of the backend's piece with which each began."""
     error: str | None
@@ -49,21 +49,21 @@ class Rerun:
     finished: Sequence[FinishedCall]
     """The calls that the model finished, with their outcomes."""
     settings: Settings
-    """Those with which the last answer was read; so are `syntax`, `tools` and `opened`."""
+    """The settings with which the last answer was read; so are `syntax`, `tools` and `opened`."""
     syntax: ToolFormat
     format: str
     tools: ToolSet
     opened: OpenedReasoning | None
     most: int | None
-    """How many calls may come."""
+    """How many calls are allowed."""
     complete: bool
-    """The exchange is over, and nothing of it is missing."""
+    """The exchange ended, and the trace has all of it."""
 
 
 def rerun(rows: Sequence[Row], summary: Mapping[str, Any], template: str | None) -> Rerun | None:
-    """Run a recorded exchange again; None where no request of ours is in it.
+    """Run a recorded exchange again; None where it has no request that the middleware reads.
 
-    template: the setting of that name, which no trace tells.
+    template: the setting of that name, which traces do not record.
     """
     begin = next((at for at in range(len(rows) - 1, -1, -1) if rows[at]["kind"] == "request"), None)
     if begin is None:
@@ -106,7 +106,7 @@ def rerun(rows: Sequence[Row], summary: Mapping[str, Any], template: str | None)
 
 
 def _drive(exchange: Exchange, got: ChatAnswer, rows: Sequence[Row], begin: int, *, is_over: bool) -> str | None:
-    """Feed an exchange with what happened from the row `begin` on. is_over: the last answer has all come.
+    """Feed an exchange with the events from the row `begin` on. is_over: the last answer is complete.
 
     Returns the message of the error that it failed with.
     """
@@ -225,7 +225,7 @@ def _start_of(rows: Sequence[Row], model: str) -> str:
 
 @contextmanager
 def _unlogged() -> Iterator[None]:
-    """What was logged when it happened is not logged again."""
+    """Suppress log records of this thread: they were logged in the original run."""
     own = threading.get_ident()
 
     def is_others(record: logging.LogRecord) -> bool:

@@ -1,6 +1,6 @@
-"""A model's text, laid out: which piece of it is prose, reasoning, markup or a call, by what a parser says of it.
+"""Divides a model's text into spans of prose, reasoning, markup and calls, from the events of a parser.
 
-A parser tells what could be a call. Which of them became one for the client is the exchange's to say (`settle`).
+A parser finds possible calls. The calls of the exchange show which of them the client got (`settle`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DEEPEST = 16
 
 @dataclass(slots=True)
 class WrittenCall:
-    """What reads as a call. span: its number among the spans, where the text holds it in one piece."""
+    """A call that the parser read. span: its number among the spans, where the text holds it in one piece."""
 
     name: str
     id: str | None
@@ -34,7 +34,7 @@ class WrittenCall:
 
 @dataclass(slots=True)
 class TextSpans:
-    """Events, laid over the text. names: of the tools that are offered. See `explain` for spans and faults."""
+    """Maps events to spans of the text. names: of the offered tools. See `explain` for spans and faults."""
 
     text: str
     names: Sequence[str]
@@ -43,13 +43,13 @@ class TextSpans:
     written: list[WrittenCall] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
     unknown: list[dict[str, Any]] = field(default_factory=list)
-    """Those of the faults that are calls of tools not offered."""
+    """The faults that are calls of unknown tools, or calls whose arguments are not an object."""
     near_misses: list[dict[str, Any]] = field(default_factory=list)
     stop: str | None = None
-    """The marker of somebody else's turn."""
+    """The marker with which the model began another speaker's turn."""
 
     def take(self, events: list[Event], row: int) -> None:
-        """What the parser said of the piece in that row."""
+        """Add the parser's events for the piece in that row."""
         for event in events:
             match event:
                 case Text(text):
@@ -86,7 +86,7 @@ class TextSpans:
                     self._fault(start, start + len(marker), "the model began another speaker's turn")
 
     def end(self, row: int) -> None:
-        """The text is over, with that row: what nothing was said of is nothing."""
+        """End the text with that row: the rest that no event covers is dropped."""
         if self.at < len(self.text):
             self.spans.append({"start": self.at, "end": len(self.text), "kind": "dropped", "row": row})
 
@@ -108,19 +108,19 @@ class TextSpans:
 
     @property
     def thoughts(self) -> list[tuple[int, int]]:
-        """Where the model thinks."""
+        """The ranges of the text that are reasoning or its markup."""
         return [(span["start"], span["end"]) for span in self.spans if span["kind"] in {"reasoning", "markup"}]
 
-    # -- what became of it ---------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------
 
     def settle(self, calls: Sequence[dict[str, Any]], *, thoughts_last: bool) -> list[int | None]:
-        """Tell each of the client's calls where it stands in the text. Returns, of each written call, which one of the
-        client's it became.
+        """Give each of the client's calls its place in the text. Returns, for each written call, the number of the
+        client's call that it became, or None.
 
-        thoughts_last: the same call in a thought and behind it became the one behind it.
+        thoughts_last: of the same call in a thought and after it, the one after it is matched first.
         """
         became: list[int | None] = [None] * len(self.written)
-        # The written calls that are still to be matched, by name, in the order in which they are tried.
+        # The written calls not yet matched, by name, in the order in which they are tried.
         open_: dict[str, list[tuple[int, Any]]] = {}
         for at in sorted(range(len(became)), key=lambda at: thoughts_last and self.written[at].in_reasoning):
             one = self.written[at]
@@ -146,14 +146,14 @@ class TextSpans:
         return became
 
     def tell_near_misses(self, tools: ToolSet | None, syntax: ToolFormat, *, thoughts: bool) -> None:
-        """Say of what else looks like a call why it is none. thoughts: no calls are read in them. Before `left`."""
+        """Add the near misses, with reasons. thoughts: no calls are read in thoughts. Call before `left`."""
         told = [span for span in self.spans if span["kind"] in {"call", "dropped"}] + self.unknown
         calls = [(place["start"], place["end"]) for place in told]
         found = places(self.text, self.thoughts if thoughts else (), tools=tools, syntax=syntax, calls=calls)
         self.near_misses += [{"start": place.start, "end": place.end, "why": place.why} for place in found]
 
     def left(self, became: Sequence[int | None], content: str) -> None:
-        """What is no call of the client's left as text where it stands in the client's content, else as nothing."""
+        """Set the kind of spans that are not the client's calls: text outside the client's content is dropped."""
         for one, number in zip(self.written, became, strict=True):
             if number is None and one.span is not None:
                 self.spans[one.span]["kind"] = "reasoning" if one.in_reasoning else "text"
@@ -166,7 +166,7 @@ class TextSpans:
                 at += len(piece)
 
     def tell_refused(self, became: Sequence[int | None], why: str) -> None:
-        """Say of each written call that is none of the client's why it is none. why: of one that is well formed."""
+        """Add why each other written call is not the client's. why: the reason for a well-formed one."""
         for one, number in zip(self.written, became, strict=True):
             if number is not None:
                 continue
@@ -183,7 +183,7 @@ class TextSpans:
 
 
 def _loose(arguments: str) -> Any:
-    """Arguments as they compare whatever was made of their types: `"2"` is 2."""
+    """Arguments in a form that compares equal whatever their types became: `"2"` is 2."""
     return _untyped(arguments, _DEEPEST)
 
 

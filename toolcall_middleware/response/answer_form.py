@@ -260,7 +260,7 @@ class AnswerForm:
         return self._writer.leaving()
 
     def keep(self, answer: WholeAnswer) -> None:
-        """Keep a non-streaming answer, without its calls, as the beginning of the client's. The next response is its rest."""
+        """Keep a non-streaming answer, without its calls, as the client's beginning; the next response continues it."""
         given, part = answer.messages[0]
         if self._writer is not None:
             self._steps += [step for step in _in_order(part) if not isinstance(step, _OF_CALLS)]
