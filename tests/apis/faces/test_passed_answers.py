@@ -241,6 +241,15 @@ def test_prose_without_calls_is_kept(streamed: Read) -> None:
     assert streamed(THOUGHT, TEXT, prose="drop") == ([THOUGHT, TEXT], "end_turn")
 
 
+@pytest.mark.parametrize("reason", [["end_turn"], {"a": 1}, [], 5])
+def test_a_reason_that_is_no_text_gives_way_to_what_the_answer_holds(streamed: Read, start: Start, reason: Any) -> None:
+    told = events(TEXT, CALL)
+    told[-2] = told[-2].replace(b'"tool_use"', json.dumps(reason).encode())
+    assert b'"tool_use"' not in told[-2]
+    _, url = start(Upstream(stream=told))
+    assert blocks_of(ask(url, body(stream=True))) == streamed(TEXT, CALL)
+
+
 @pytest.mark.parametrize("pieces", ["events", "one"])
 def test_a_stream_without_its_last_event_gets_that_alone(start: Start, pieces: str) -> None:
     told = events(TEXT, CALL)[:-1]

@@ -179,8 +179,8 @@ def _is(block: openai.Fields, kind: str) -> bool:
     return openai.read_text(block.get("type")) == kind
 
 
-def stop_reason(own: str | None, reason: str, calls: int) -> str:
+def stop_reason(own: Any, reason: str, calls: int) -> str:
     """Why an answer ended. own: by the upstream. reason: `finish_reason` of the chat answer. calls: how many left."""
-    if own not in {None, "end_turn", "tool_use"}:
-        return str(own)
+    if isinstance(own, str) and own not in {"end_turn", "tool_use"}:
+        return own
     return _REASONS.get(reason) or ("tool_use" if calls else "end_turn")
