@@ -188,7 +188,7 @@ class _Elements:
         return self.said()
 
     def release(self) -> str:
-        """What was held and is complete."""
+        """Return the JSON of the complete arguments, as a prefix of an object."""
         if self._first and self._pending is None:
             return "{"
         self._flush()

@@ -35,7 +35,7 @@ _WRAPPED = tuple(f"</{name}>" for name in sorted(_WRAPPERS))
 
 
 def read_slots(c: Cursor, layout: Layout) -> Steps[None]:
-    """Read one call after another, up to the closing marker or to what is no call."""
+    """Read one call after another, up to the closing marker or to text that is not a call."""
     first = True
     while True:
         try:
@@ -121,7 +121,7 @@ class _Tag:
 
     @classmethod
     def at(cls, c: Cursor, layout: Layout, j: int) -> _Tag | None:
-        """The one at `j`: a call's, or the tag of an offered tool's name."""
+        """The opening tag at `j`: a call's, or a tag with an offered tool's name. None where neither is there."""
         if layout.bare_name and c.sink.committed:
             return None
         m = layout.call.match(c.s, j)
@@ -154,7 +154,7 @@ class _Tag:
         return None if any(begun(s, j) for begun in half) or self.c.begins(layout.after_name, j) else False
 
     def call(self) -> _Call:
-        """The call, which has started."""
+        """Start the call."""
         self.c.i = self.m.end()
         return _Call(self.c, self.layout, self.name, empty=self.empty)
 
@@ -180,7 +180,7 @@ def _begins_slot(layout: Layout, rest: str, declared: Mapping[str, Any]) -> bool
 
 
 def _name_alone(c: Cursor, layout: Layout, rest: str) -> Steps[_Call | None]:
-    """The text ends with what may be a tool's name: a call without arguments, where the model ended by itself."""
+    """Wait after a possible tool name: where the model ends the text there, it is a call without arguments."""
     try:
         yield from c.more()
     except TextOver:
@@ -237,7 +237,7 @@ class _Call:
         c.start(name)
 
     def read(self) -> Steps[None]:
-        """The call, after its opening tag."""
+        """Read the call after its opening tag."""
         try:
             if self.first_key:
                 yield from self._slot(self.first_key)
@@ -249,7 +249,7 @@ class _Call:
             self._text_over()
 
     def _text_over(self) -> None:
-        """A call that ends in a value, or whose model was cut off, is cut; any other is closed."""
+        """End the call with the text. It is cut if it ends in a value or the model was cut off, else closed."""
         args, sink = self.args, self.c.sink
         if self.c.cut or self.half or self.in_value or (args is not None and args.is_cut):
             sink.args(args.release() if args is not None else "{" if self.first else "")
@@ -260,14 +260,14 @@ class _Call:
         self._end(closed=self.layout.open_end)
 
     def _end(self, close: str = "", *, closed: bool = True) -> None:
-        """close: the tag that ended the call. closed: nothing is missing after its arguments."""
+        """End the call. close: the tag that ended it. closed: nothing is missing after its arguments."""
         self.c.sink.args("" if self.whole else "{}" if self.first else "}")
         self.closed_all = bool(close) and close == self.layout.close
         closing = (close,) if self.repaired else None  # else the arguments need no repair
         self.c.end(repaired=self.repaired or not closed, closing=closing)
 
     def _slots(self) -> Steps[None]:
-        """Slot after slot, up to the call's end."""
+        """Read slot after slot, up to the call's end."""
         c, layout = self.c, self.layout
         while True:
             s, i = c.s, c.behind_space()
@@ -324,7 +324,7 @@ class _Call:
             c.i = len(s) if found is None else found.start()
 
     def _json(self, i: int) -> Steps[bool]:
-        """Read what is at `i` of arguments as one JSON object in place of slots; False where it is something else."""
+        """Read one JSON object, or a code fence before it, at `i` in place of slots. False where neither is there."""
         c, s = self.c, self.c.s
         if (m := _FENCE.match(s, i)) is not None:
             c.i = m.end()
@@ -344,7 +344,7 @@ class _Call:
         return True
 
     def _slot(self, key: str, kind: str | None = None, layout: Layout | None = None) -> Steps[None]:
-        """One slot, after its opening tag: its value, up to the end of its closing tag."""
+        """Read a slot after its opening tag, up to the end of its closing tag."""
         c, layout = self.c, layout or self.layout
         declared = declared_in(self.parameters)
         wraps = self.first and key in _WRAPPERS and bool(declared) and key not in declared
@@ -374,7 +374,7 @@ class _Call:
         self.c.sink.args(f'{lead}"{quoted(key)}": ' + ('"' if value.streams else ""))
 
     def _unwrap(self, text: str) -> bool:
-        """Whether `text` is an object of declared parameters: then its members are the arguments."""
+        """Emit the members of `text` as arguments, if it is an object of declared parameters. Returns whether it is."""
         found, keys = _object(text)
         if not keys or not keys <= declared_in(self.parameters).keys():
             return False
@@ -385,7 +385,7 @@ class _Call:
         return True
 
     def _value_tag(self, value: SlotValue) -> Steps[None]:
-        """The tag that opens a value after its key, which may be missing; the key's closing tag may be doubled."""
+        """Read the tag that opens a value after its key. It may be missing; the key's closing tag may be doubled."""
         c, layout = self.c, self.layout
         while True:
             i = c.behind_space()
@@ -405,7 +405,7 @@ class _Call:
                 return
 
     def _value(self, value: SlotValue, end: ValueEnd) -> Steps[bool]:
-        """The text of a value, up to the end of its closing tag; whether it has one."""
+        """Read the text of a value, up to the end of its closing tag. Returns whether it has one."""
         c, layout = self.c, end.layout
         while c.i == len(c.s) or (start := value.begin(c.s, c.i, last=c.last)) < 0:
             yield from c.more()
@@ -433,7 +433,7 @@ class _Call:
             start = at = c.i
 
     def _section(self, value: SlotValue) -> Steps[None]:
-        """Inside a CDATA section: up to its end."""
+        """Read a CDATA section up to its end."""
         c = self.c
         while True:
             s, i = c.s, c.i
