@@ -21,7 +21,7 @@ _OWNERS = {"vllm": "vLLM", "llamacpp": "llama.cpp", "sglang": "SGLang", "library
 
 @dataclass(slots=True)
 class Backend:
-    """What was found out; what the backend does not say is None or empty."""
+    """The facts found about a backend; those that it does not report are None or empty."""
 
     server: str | None = None
     models: list[str] = field(default_factory=list)

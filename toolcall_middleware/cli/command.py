@@ -51,16 +51,16 @@ class Command:
     configure: Callable[[argparse.ArgumentParser], None]
     """Adds its arguments."""
     run: Callable[[argparse.Namespace], int]
-    """Does it and returns the exit code. What stands behind `--` is `args.rest`."""
+    """Runs the command and returns the exit code. The arguments after `--` are `args.rest`."""
     description: str = ""
     examples: tuple[str, ...] = ()
-    """Whole lines, as a user would type them; `# …` behind one says what it is for."""
+    """Whole lines, as a user would type them; `# …` after a line describes its purpose."""
     exit_codes: Mapping[int, str] = field(default_factory=dict)
     """What they mean, where it is not what it is for all: 0 "done", 2 and 130."""
     order: int = 50
-    """Where it stands in the list."""
+    """Its position in the list of commands."""
     takes_rest: bool = False
-    """Whether `-- ARGS` is for somebody else, and handed on unread."""
+    """Whether `-- ARGS` are handed on to another program unread."""
 
     def epilog(self) -> str:
         """Examples and exit codes, for the end of the help."""

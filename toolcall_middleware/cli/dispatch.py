@@ -106,7 +106,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """What is ours, and what stands behind `--` where the command hands it on."""
+    """Split the arguments into the command's own, and those after `--` where the command hands them on."""
     name = next((word for word in arguments if not word.startswith("-")), None)
     if "--" not in arguments or name is None or not getattr(commands().get(name), "takes_rest", False):
         return arguments, []
@@ -133,7 +133,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _as_setting(word: str, known: Sequence[str]) -> str:
-    """How a setting is given that somebody took for an option; empty where it is none."""
+    """A hint how to give a setting that was written as an option; empty where the word is not a setting."""
     name = word.lstrip("-").replace("-", "_").lower()
     return f"; it is a setting: --set {name}=VALUE" if name in OPTIONS and "--set" in known else ""
 

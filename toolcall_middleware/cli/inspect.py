@@ -56,7 +56,7 @@ def _run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise UsageError(f"{host}:{args.port}: {error.strerror}") from None
     with listener:
-        # It listens before its address is told: a browser that opens it at once is answered.
+        # The socket listens before the address is printed, so that a browser can open it at once.
         address = f"http://{host}:{listener.getsockname()[1]}/inspect/{token}/"
         print(f"{PROG}: {len(store.entries)} exchanges at {address}", file=sys.stderr, flush=True)
         if args.open:

@@ -75,7 +75,7 @@ def _run(args: argparse.Namespace) -> int:
     if settings.metrics != "off" and args.workers > 1:
         share_metrics()
     if settings.upstreams_file is not None and os.name != "nt":
-        # It asks to read the file anew. Until somebody can, it would end the process, cleanly in systemd's eyes.
+        # SIGHUP asks to reload the file. Before its handler is set, it would end the process, for systemd a clean exit.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     import uvicorn
@@ -111,7 +111,7 @@ def _run(args: argparse.Namespace) -> int:
         log_level=args.log_level,
         lifespan="on",
         server_header=False,
-        # The peer that we see goes into x-forwarded-for; what stands there already is kept.
+        # The proxy appends its peer to x-forwarded-for, and keeps the entries already there.
         proxy_headers=False,
         access_log=False,  # the proxy writes its own
         log_config=_logging(args.log_level, as_json=settings.access_log == "json"),
@@ -172,7 +172,7 @@ def _say(text: str) -> None:
 
 
 def _hello(settings: Settings, base: str) -> str:
-    """Three lines: where it listens, what stands behind it, and what to try."""
+    """Three lines: where the proxy listens, which backend it has, and what to try."""
     from ..hosts.proxy.upstream.providers import PROVIDERS
     from ._probe import describe, look
 

@@ -1,4 +1,4 @@
-"""The content of one exchange in the order in which it came and left, bounded in bytes.
+"""The content of one exchange in the order in which it was received and sent, bounded in bytes.
 
 A row is a JSON object with `at` (milliseconds since the request came) and `kind`:
 `request`, `settings` (`values` that are no defaults, and what was `known` of the backend), `ask` (what the backend is
@@ -67,7 +67,7 @@ class Recorder:
         self.held = 0
         """Bytes of memory, as each of `rooms` counts them."""
         self.cut = False
-        # Of what comes and leaves in pieces, by kind: a piece may end within a character.
+        # For content in pieces, by kind of row: a piece may end within a character.
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
         self.hide: Callable[[bytes], bytes] | None = None
 
@@ -77,8 +77,8 @@ class Recorder:
         return len(self.rows)
 
     def data(self, kind: str, data: bytes, at: float | None = None, **more: Any) -> int:
-        """A row with content; returns its number. Bytes that are no UTF-8 are replaced. A character that is cut between
-        two pieces of a kind stands whole in the second one's row.
+        """A row with content; returns its number. Bytes that are no UTF-8 are replaced. A character that is split
+        between two pieces of a kind is whole in the second piece's row.
         """
         if self.size + len(data) + _ROW > self.max_bytes:
             self._cut(f"longer than {self.max_bytes} bytes")

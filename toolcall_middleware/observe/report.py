@@ -1,4 +1,4 @@
-"""What is known of one request while it is answered, and who wants to know.
+"""The facts of one request while it is answered, and the interface of its observers.
 
 A `Report` holds facts, no content: what a request and an answer say is a `Recorder`'s (recorder.py), kept only where an
 observer asks for it. Times are seconds of `time.perf_counter`.
@@ -27,7 +27,7 @@ class Attempt:
     """`first`, or the code of what led to it."""
     began: float
     first_byte: float | None = None
-    """When the first byte of its answer came."""
+    """When the first byte of its answer arrived."""
     status: int | None = None
 
 
@@ -104,7 +104,7 @@ class Report:
 
 
 class Observer(Protocol):
-    """What follows requests. It must be quick, and it never raises."""
+    """Observes requests. It must be quick, and it never raises."""
 
     wants_content: bool
 

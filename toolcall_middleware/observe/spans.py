@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""The standard opt-in to content: nothing of what is said stands in a span without it."""
+"""The standard variable that opts in to content: without it, spans hold no text of messages."""
 _ON_SPANS = frozenset({"true", "span_only", "span_and_event"})
 _ON_EVENTS = frozenset({"event_only", "span_and_event"})
 _DETAILS = "gen_ai.client.inference.operation.details"

@@ -141,7 +141,7 @@ class TraceFiles:
         self._folder = folder
         self._max_total = max_total
         self._written = 0  # bytes, since the folder was looked at
-        # Now: requests would be answered all the same, and nobody would look before the traces are wanted.
+        # Checked at start: a request would not fail later, and the missing traces would be noticed too late.
         try:
             self._make_folder()
         except OSError as error:

@@ -1,6 +1,6 @@
 """The messages of a request: roles, contents, and which result answers which call.
 
-What comes out is what the client sent, decoded, with five forms made equal so that the later stages see one: the
+The output is the client's messages, decoded. Five variants are normalised, so that later stages see one form: the
 deprecated `function_call` and role `function`, custom calls, arguments that came as an object, calls without an id, and
 results that name their call in `id`.
 """

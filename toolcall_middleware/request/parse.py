@@ -45,7 +45,7 @@ class ChatRequest:
     `legacy` is true when tools came in the deprecated `functions`: the answer goes back as `function_call`.
     `custom` are the names of tools of `type: custom`: in `tools`, functions with one required string `input`.
     `provider` are the types of tools that a provider runs itself, by their index: they are not in `tools`.
-    `deprecated` is the path of the first field of the deprecated functions API, empty where there is none.
+    `deprecated` is the path of the first field of the deprecated functions API, or an empty string.
     """
 
     model: str
@@ -128,9 +128,9 @@ _STREAM_OPTIONS = msgspec.json.Decoder(_StreamOptions)
 def read_request(body: bytes, settings: Settings, *, always: bool = False) -> ChatRequest | UsageOnly | None:
     """Read and check a chat-completions body.
 
-    None means that it is none of our business, or no chat request at all: it passes untouched. always: it is ours,
+    None means that the request is not for the middleware, or not a chat request: it passes unchanged. always: read it
     also without tools, unless the mode is off.
-    Raises ToolCallError and nothing else, whatever the bytes.
+    Raises only ToolCallError, for any bytes.
     """
     concern = _concern(body, settings) if not always else settings.mode != "off"
     if settings.allowlist_mode == "enforce" or settings.rate_limit is not None:
@@ -222,7 +222,7 @@ def _means_us(body: bytes) -> bool:
     if b"\\u" not in body and b"\0" not in body:  # no escapes, no UTF-16 or 32
         return False
     try:
-        # Written anew, names stand there as they are.
+        # Encoded again, names have no escapes.
         written = json.dumps(json.loads(body, parse_int=len)).encode()
     except RecursionError:
         return True
@@ -332,7 +332,7 @@ class _Reader:
             return
         raw = _offered(fields.get("tools", _NULL))
         if raw:
-            # Nobody has read them: of both, `tools` are what is offered, and a backend might take the others.
+            # They were not read: where both are present, `tools` count, but a backend might use `functions`.
             fields.pop("functions", None)
             fields.pop("function_call", None)
             if (typed := with_types(raw)) is not raw:

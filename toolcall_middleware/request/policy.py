@@ -191,7 +191,7 @@ def _check_forms(chat: ChatRequest) -> None:
 
 
 def _check_roles(messages: list[dict[str, Any]]) -> None:
-    """Calls stand in an assistant's messages, results in a tool's, and have content."""
+    """Check that only assistant messages have calls and only tool messages have results, which need content."""
     for number, message in enumerate(messages):
         role = message.get("role")
         for field, owner in (("tool_calls", "assistant"), ("tool_call_id", "tool")):
@@ -250,9 +250,9 @@ _NOTE = (
 
 
 def check_repeated_calls(chat: ChatRequest, limit: int) -> None:
-    """Tell the model behind the last result where a call has been made `limit` times in a row.
+    """Append a note to the last result where the model has made a call `limit` times in a row.
 
-    Raises ToolCallError, with status 422, where it has been made more often.
+    Raises ToolCallError, with status 422, where it has made the call more often.
     """
     count, name = _repeated(chat.messages)
     if count > limit:

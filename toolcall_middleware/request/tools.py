@@ -136,7 +136,7 @@ _TOOL = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def _name_in(entry: msgspec.Raw) -> str:
-    """How a tool that nobody has checked calls itself."""
+    """The name in a tool that was not validated, for a message."""
     try:
         value = msgspec.json.decode(entry)
     except DECODE_ERRORS:

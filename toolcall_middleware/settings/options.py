@@ -1,4 +1,4 @@
-"""The table of settings: one row says all there is to know of a setting.
+"""The table of settings: one row defines all of a setting.
 
 Everything else is derived from it: how a value is read, the profiles, what a tenant may be given at most, what a
 request may change, `keywords.py` (`python -m tests.typed_settings` writes it), and the table in README.
@@ -38,12 +38,12 @@ class Option:
 
     default: Any
     room: str
-    """The part of the documentation where it stands."""
+    """The section of the documentation that lists it."""
     strictness: Strictness | Levels
     """Which of two values is stricter: a request may tighten, never loosen."""
     help: str
     own: Reader | None = None
-    """What reads it, where its type does not say that."""
+    """Its reader, where its type does not determine it."""
     least: int = 0
     """The least value of an integer."""
     profiles: Mapping[str, Any] = field(default_factory=dict)

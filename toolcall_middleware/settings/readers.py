@@ -1,7 +1,7 @@
 """How the values of settings are read, from a variable's text or from a value of Python or TOML, by `msgspec.convert`.
 
-A reader is a type with its bounds and patterns, and what people write for it: `none`, `64k`, `on`, names with commas.
-What no type can say (an address, a regular expression) is looked at behind it.
+A reader is a type with its bounds and patterns, and the text forms of its values: `none`, `64k`, `on`, names with
+commas. Values that no type describes (an address, a regular expression) are checked after the conversion.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ class Reader:
     kind: Any
     """The type of its values with all bounds, for msgspec."""
     tidy: Callable[[Any], Any]
-    """Makes a value of that type of what people write for it; what it does not know it leaves."""
+    """Converts text to a value of that type; returns other values unchanged."""
     check: Callable[[Any], Any] | None = None
-    """What the type cannot say: gives the value, or raises ValueError."""
+    """Checks what the type cannot describe: returns the value, or raises ValueError."""
 
     def read(self, value: Any) -> Any:
         """The setting's value. Raises ValueError or TypeError for what is not allowed."""
         tidied = self.tidy(value)
         try:
-            # Only text may stand for another type: in TOML and Python 1 is not true.
+            # Only text may be converted to another type: in TOML and Python 1 is not true.
             found = msgspec.convert(tidied, self.kind, strict=not isinstance(tidied, str))
         except msgspec.ValidationError as error:
             raise ValueError(str(error)) from None
         return found if self.check is None else self.check(found)
 
 
-# --- what people write
+# --- text forms
 
 
 def _plain(value: Any) -> Any:
@@ -52,7 +52,7 @@ def _plain(value: Any) -> Any:
 
 
 def _line(value: Any) -> Any:
-    """The same, where a line end is a mistake, also behind all: more was pasted than was meant."""
+    """Like `_plain`, but a line end anywhere, also at the end, is a fault: too much was pasted."""
     text = _plain(value)
     if text is not None and isinstance(value, str) and not {"\r", "\n"}.isdisjoint(value):
         raise ValueError("there is a line end in it")
@@ -119,7 +119,7 @@ def _text(pattern: str) -> Any:
 
 
 _SECONDS = Annotated[float, Meta(gt=0, lt=1e9)]
-_ONE_KEY = _text(r"[!-~]+")  # what can stand in a header
+_ONE_KEY = _text(r"[!-~]+")  # characters that a header may hold
 _PATH = _text(r"/[^\r\n]*")
 
 
@@ -149,7 +149,7 @@ def _many(allowed: str, kind: Any, tidy: Callable[[Any], Any] = _names, check: A
     return Reader(allowed, tuple[kind, ...], tidy, check)
 
 
-# --- what types cannot say
+# --- checks beyond types
 
 
 def _regex(value: str | None) -> str | None:
@@ -257,5 +257,5 @@ METRICS = Reader(
     _switch,
 )
 SHARE = Reader("a number from 0 to 1", Annotated[float, Meta(ge=0, le=1)], _number)
-# Long enough that nobody guesses it, and nothing that an address would have to quote.
+# Long enough to be unguessable, with only characters that a URL need not quote.
 TOKEN = _maybe("16 to 128 letters, digits, - and _, or none", _text("[A-Za-z0-9_-]{16,128}"))

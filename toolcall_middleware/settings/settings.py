@@ -97,7 +97,7 @@ class Settings(Values):
         return settings
 
     def replace(self, **values: Unpack[Keywords]) -> Settings:
-        """A copy with other values; profile presets apply to what nobody set by hand."""
+        """A copy with other values; profile presets apply to settings that were not set by hand."""
         return self.layer(values, "keyword")
 
     def layer(self, values: Mapping[str, Any], source: str) -> Settings:
@@ -187,7 +187,7 @@ def show(value: Any) -> str:
 
 
 def read_variable(name: str) -> str | None:
-    """The environment variable `name`, for what a file of settings leaves to the environment; None when not set."""
+    """The environment variable `name`, to which a file of settings refers; None when not set."""
     return os.environ.get(name)
 
 
@@ -282,7 +282,7 @@ def _within(pattern: str, patterns: tuple[str, ...]) -> bool:
 
 def admits(patterns: tuple[str, ...], name: str) -> bool:
     """Whether a tool's name is one of `patterns`: names, or globs with `*`, `?` and `[...]`."""
-    # Clients and models make up names of any size, which nobody keeps.
+    # Clients and models invent names of any size: long ones are not cached.
     return _admits(patterns, name) if len(name) <= _MAX_KEPT else _admits.__wrapped__(patterns, name)
 
 

@@ -1,4 +1,4 @@
-"""The tenants file: which settings hold for whom. TOML in, settings out; who asks is told by a name or a hash.
+"""The tenants file: the settings of each tenant, read from TOML. A tenant is identified by a name or a hash.
 
     [default]                       # for all of them; a tenant's own table wins
     max_tools = 64
@@ -9,7 +9,7 @@
     rate_limit = "600/hour"
     allowlist = ["search", "get_*"] # enforced, unless allowlist_mode says else
 
-The secret itself is neither stored nor compared: `printf 'Bearer KEY' | sha256sum` gives what stands in the file. A
+The secret itself is neither stored nor compared: `printf 'Bearer KEY' | sha256sum` gives the value for the file. A
 tenant that the proxy knows by the name of its API key needs no hash.
 """
 
@@ -40,7 +40,7 @@ ALLOWED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Who asks: `key` is what its units are counted by, `settings` are what holds for it."""
+    """The tenant of a request: `key` identifies its counters of rates, `settings` apply to it."""
 
     key: str
     settings: Settings
@@ -54,14 +54,14 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Tenants:
-    """Settings by the tenants' names and by their hashes, and those of everybody else."""
+    """Settings by the tenants' names and by their hashes, and those of all other clients."""
 
     default: Settings
     by_name: Mapping[str, Settings]
     by_hash: Mapping[str, str]
 
     def find(self, name: str | None, header: bytes | None) -> Tenant:
-        """The tenant of a request: `name` is what an API key told, `header` the value of the tenant header."""
+        """The tenant of a request. `name`: that of its API key. `header`: the value of the tenant header."""
         digest = None if header is None else hash_of(header)
         if name is None or name not in self.by_name:
             name = self.by_hash.get(digest or "", name)
@@ -71,12 +71,12 @@ class Tenants:
 
 
 def nobody(settings: Settings) -> Tenants:
-    """What holds without a file: the same for all, who are told apart only for their rates."""
+    """The tenants without a file: the same settings for all clients. Only their rates are counted apart."""
     return Tenants(settings, {}, {})
 
 
 def hash_of(header: bytes) -> str:
-    """The SHA-256 of a header's value, as hex. A login scheme's case and the blanks behind it make no difference."""
+    """The SHA-256 of a header's value, as hex. A login scheme's case and the blanks after it make no difference."""
     scheme, blank, rest = header.strip().partition(b" ")
     if blank and scheme.lower() in {b"bearer", b"basic"}:
         header = scheme.capitalize() + b" " + rest.strip()
@@ -86,7 +86,7 @@ def hash_of(header: bytes) -> str:
 def read_tenants(text: str, path: str, settings: Settings) -> Tenants:
     """The tenants in the file's `text`, on top of `settings`.
 
-    Raises SettingsError with all that is wrong, a line each: the file, the line where it can be told, table and key.
+    Raises SettingsError with all faults, a line each: the file, the line number where it is known, table and key.
     """
     try:
         tables = read_toml(text)
@@ -165,7 +165,7 @@ class _Reader:
         for profile in {self._base.profile, settings.profile}:
             for name, most in MAXIMA.get(profile, {}).items():
                 value = getattr(settings, name)
-                # What the operator set by hand is the operator's.
+                # A value that the operator set by hand is kept.
                 by_hand = settings.source(name).startswith(("keyword", "environment ", "command line"))
                 if (value is None or value > most) and not by_hand:
                     message = f"{show(value)} is more than the {most} that profile {profile} allows for a tenant"
@@ -173,13 +173,13 @@ class _Reader:
         return settings
 
     def _say(self, place: tuple[str, ...], message: str) -> None:
-        """Note what is wrong at `place`."""
+        """Note a fault at `place`."""
         line = self._line(place)
         at = self._path if line is None else f"{self._path}, line {line}"
         self.faults.note(f"{at}: {'.'.join(place)}: {message}.")
 
     def _line(self, place: tuple[str, ...]) -> int | None:
-        """The line where a key stands as people write it, `[table]` and below it `key =`, or else its table."""
+        """The line of a key in the usual form, `key =` below `[table]`, or else the line of its table."""
         wanted, table, found = ".".join(place), "", None
         for number, line in enumerate(self._text.splitlines(), 1):
             bare = line.partition("#")[0].strip()

@@ -24,12 +24,12 @@ ENDED = frozenset({"stop", "tool_calls", "function_call"})
 """The finish reasons of a choice that the model ended itself."""
 _NAMES = ("prompt_tokens", "completion_tokens", "total_tokens")
 _NEAR = 0.6  # an estimate errs by about a third
-_TEXT = frozenset({"role", "content"})  # what most deltas hold, and nothing beside
+_TEXT = frozenset({"role", "content"})  # the only fields of most deltas
 
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One request to the backend: what was sent, what was written, and the numbers that are known of it."""
+    """One request to the backend: its body, the text of its answer, and its known counts."""
 
     body: bytes = b""
     injected: str = ""
@@ -102,16 +102,16 @@ class UsageMeter:
         self._attempt = Attempt()
         self.attempts = [self._attempt]
 
-    # -- what happens ----------------------------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------------------------
 
     def sent(self, body: bytes, injected: str = "") -> None:
-        """A request leaves for the backend. injected: the part of its prompt that is ours, where that is reported."""
+        """Note a request to the backend. injected: the injected part of its prompt, where that is reported."""
         self._attempt.body = body
         self._attempt.injected = injected
 
     @property
     def listens(self) -> bool:
-        """Whether what the model writes is of interest."""
+        """Whether the model's text is needed for a count."""
         return self._count or self._spends or self.limit is not None
 
     def wrote(self, text: str, choice: int = 0) -> None:
@@ -126,7 +126,7 @@ class UsageMeter:
         return Transcript(self._tokenizer, _KEPT if self._ask is None else _KEPT_TO_ASK)
 
     def thought(self, text: str) -> None:
-        """Some of what the model wrote is reasoning that is no part of the answer's text."""
+        """Note reasoning in the model's text that is not part of the answer's text."""
         if self._count:
             if self._attempt.thought is None:
                 self._attempt.thought = self._transcript()
@@ -168,7 +168,7 @@ class UsageMeter:
         if not isinstance(usage, dict):
             return False
         if not self.known:
-            # What only the backend can know: how much of the prompt it had in its cache.
+            # Only the backend knows how much of the prompt was in its cache.
             one.backend = {name: value for name, value in usage.items() if name.endswith("_details")}
             return False
         if not _is_count(usage.get("completion_tokens")):
@@ -208,7 +208,7 @@ class UsageMeter:
         self._attempt = Attempt()
         self.attempts.append(self._attempt)
 
-    # -- what is counted -------------------------------------------------------------------------------------------
+    # -- counts ----------------------------------------------------------------------------------------------------
 
     @property
     def will_estimate(self) -> bool:

@@ -51,7 +51,7 @@ class UsageTap:
         return self._held is not None
 
     def feed(self, data: bytes) -> bytes:
-        """The next bytes; what leaves."""
+        """Read the next bytes. Return the bytes to emit."""
         if self._looking and not self._reader.buffer and self._is_like(data):
             return data
         if self._held is not None:
@@ -73,12 +73,12 @@ class UsageTap:
         return b"".join(out)
 
     def release(self) -> bytes:
-        """The usage chunk that was waited for, and what came after it."""
+        """Return the awaited usage chunk, and what was held after it."""
         held, self._held = self._held or [], None
         return usage_chunk(self._head, self._meter) + b"".join(held)
 
     def finish(self) -> bytes:
-        """The end of the stream: what it broke off in the middle of."""
+        """End the stream. Return the held bytes, and the incomplete event at its end."""
         return (self.release() if self._held is not None else b"") + self._reader.rest()
 
     def _is_like(self, raw: bytes) -> bool:
@@ -122,7 +122,7 @@ class UsageTap:
         if self._meter.is_complete:
             self._looking = False
         elif not choices:
-            return b""  # zeros that nobody counted: ours follow
+            return b""  # zeros are not a count: our own chunk follows
         return event.raw
 
     def _read(self, choice: Fields, alone: bool, raw: bytes, data: bytes) -> None:  # noqa: FBT001

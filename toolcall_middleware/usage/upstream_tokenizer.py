@@ -141,7 +141,7 @@ def _tokens(asked: dict[str, Any], memory: Refusals) -> _Asked:
 
 
 def _read(answer: bytes | None) -> int | None:
-    """The number in an answer; None when there is none."""
+    """The number in an answer; None when the answer has no number."""
     try:
         counted = _COUNTED.decode(answer or b"")
     except FAILURES:

@@ -15,7 +15,7 @@ CHOOSE = "answers constrained to a call or to text"
 
 
 def working_constraint(report: Report, fmt: str) -> str | None:
-    """The value of `constrain` that really constrains answers in this format, None where there is none."""
+    """The value of `constrain` that really constrains answers in this format; None where no value does."""
     works = {finding.key.removeprefix("constrain.") for finding in report.findings if finding.verdict is Verdict.YES}
     tags = _has_tags(report, fmt)
     if tags and "structural_tag.hermes" in works:

@@ -238,7 +238,7 @@ def _is_right(value: Any, schema: Mapping[str, Any], possible: Sequence[Any]) ->
     wanted = _PYTHON.get(str(kind), str)
     if wanted is float and type(value) is int and abs(value) < _NO_FLOAT:
         value = float(value)
-    # Where a variable's name may stand for a value, the possible ones are of another type than the parameter.
+    # Where a variable's name is accepted for a value, the possible values have another type than the parameter.
     known = next((type(one) for one in possible if one != ""), None)
     if type(value) is not wanted:
         return type(value) is known and _plain(value, possible)

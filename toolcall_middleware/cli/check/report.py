@@ -32,8 +32,8 @@ _DECODER = msgspec.json.Decoder(Report)
 
 
 def prepare(folder: Path) -> None:
-    """Makes the folder where there is none. Raises UsageError where it cannot be, or has another program's page:
-    before a check, not after it.
+    """Creates the folder if it is missing. Raises UsageError where it cannot, or where the folder has another program's
+    page. Called before a check, so that its result is not lost.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

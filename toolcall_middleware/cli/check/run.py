@@ -43,7 +43,7 @@ _SURE = 3  # steps before an estimate
 
 
 class CheckError(UsageError):
-    """Nothing can be checked: the backend is not there, or is none. The message is one line that says why."""
+    """The server cannot be reached, or is not a backend. The message gives the reason in one line."""
 
 
 class _GoneError(Exception):

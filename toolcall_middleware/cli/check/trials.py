@@ -1,4 +1,4 @@
-"""Prompts for calls, through the middleware as a client would send them: what comes out is counted."""
+"""Prompts for calls, sent through the middleware as a client would, with scores of the answers."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Trial:
     _written: int = 0
 
     async def ask(self, asker: Asker, question: Question, *, stream: bool) -> None:
-        """Asks `question`, and counts what comes."""
+        """Asks `question`, and adds the answer to the score."""
         score, meter = self.score, asker.meter
         began, written = meter.elapsed, meter.tokens
         answer = await asker.ask(

@@ -67,12 +67,12 @@ class Received:
 
     @property
     def content(self) -> str | None:
-        """The text; None where there is none."""
+        """The text; None where it is empty."""
         return self.text or None
 
     @property
     def ok(self) -> bool:
-        """Whether it is an answer at all, and no error."""
+        """Whether it is an answer, not an error."""
         return self.status == 200 and self.error is None
 
     @property

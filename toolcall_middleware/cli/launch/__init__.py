@@ -1,7 +1,7 @@
 """`toolcall-middleware launch AGENT`: the proxy and a coding agent in one command.
 
-The proxy runs in this process, on a free port of loopback that only the agent has the key of. The agent is told of it
-by variables and, where it needs a file, by one in a temporary folder: nothing of the user's own is written.
+The proxy runs in this process, on a free port of loopback whose key only the agent has. The agent is configured by
+variables and, where it needs a file, by one in a temporary folder: no file of the user's is written.
 """
 
 from __future__ import annotations

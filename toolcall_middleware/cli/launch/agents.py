@@ -1,7 +1,7 @@
-"""The agents: how each is called, installed, and told where the model is.
+"""The agents: how each is named, installed, and configured with the address of the model.
 
-Each `setup` gives variables and arguments, and may write into the temporary folder that it is given. What a variable
-means is the agent's own documentation's business; each was tried with the release that is named beside it.
+Each `setup` returns variables and arguments, and may write into the temporary folder that it is given. The agents' own
+documentation explains the variables; each was tried with the release that is named beside it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the agent is started with. `arguments` stand before the user's own."""
+    """The variables and arguments of an agent. `arguments` precede the user's own."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ def _codex(place: Place) -> Setup:
 
 
 def _opencode(place: Place) -> Setup:
-    """The configuration of opencode 1.18 may stand in a variable, over the user's files."""
+    """The setup of opencode 1.18, which reads a configuration from a variable that overrides the user's files."""
     limit = {"context": place.context or _CONTEXT, "output": place.output}
     provider = {
         "npm": "@ai-sdk/openai-compatible",

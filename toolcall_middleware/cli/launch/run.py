@@ -108,11 +108,11 @@ def _model(wanted: str | None, settings: Settings, backend: Backend) -> str:
 
 
 def _own_settings(settings: Settings, backend: Backend, model: str, key: str) -> dict[str, str]:
-    """What a launch sets where nobody has: who may ask, how calls are got, and whose model answers."""
+    """The settings of a launch: its key, and, where the user set none, the mode and the model aliases."""
     own = {"api_keys": key, "access_log": "off"}
     if not settings.by_hand("mode") and settings.upstream_api == "openai":
         own["mode"] = "auto"
-    # Agents ask small things of models of their maker's, whatever they are told; what the backend has is itself.
+    # Agents send small tasks to their maker's models whatever their configuration: all unknown names get `model`.
     if not settings.by_hand("model_aliases"):
         plain = [name for name in backend.models[:_MOST_ALIASES] if not set(name) & _PATTERN]
         own["model_aliases"] = ",".join([*(f"{name}={name}" for name in plain), f"*={model}"])
@@ -122,7 +122,7 @@ def _own_settings(settings: Settings, backend: Backend, model: str, key: str) ->
 def _environment(setup: Setup, mine: Mapping[str, str]) -> dict[str, str]:
     """The user's own, without the proxy's settings (they hold the upstream's key), and with what leads here."""
     kept = {name: value for name, value in mine.items() if name not in setup.without}
-    # An HTTP proxy of the user's must not stand between the agent and this machine.
+    # The agent must reach this machine directly, not through an HTTP proxy of the user's.
     loopback = {name: ",".join(filter(None, (mine.get(name), "127.0.0.1"))) for name in ("no_proxy", "NO_PROXY")}
     return {**kept, **loopback, **setup.environment}
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 
-# The terminal sends these to the agent too, which stands in the same group of processes: what they mean is its matter.
+# The terminal sends these to the agent too, which is in the same process group: the agent decides what they do.
 _FROM_THE_TERMINAL = ("SIGINT", "SIGQUIT")
 _HANDED_ON = ("SIGTERM", "SIGHUP")
 

@@ -145,7 +145,7 @@ def replay(
     last = parser.finish(cut=cut)
     spans.take(last, len(text))
     if spans.written and last and isinstance(last[-1], Text) and last[-1].text.isspace():
-        last.pop()  # white space after a call is none of the answer's text
+        last.pop()  # white space after a call is not part of the answer's text
     thought.follow(last)
     said += last
     if captured.native:

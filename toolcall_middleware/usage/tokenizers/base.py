@@ -26,7 +26,7 @@ _PIECE = re.compile(
 )
 _LETTERS_A_TOKEN = 6
 _SLICE = 1 << 13  # characters
-_PAUSE = 2e-5  # seconds; a thread that only lets go, and takes hold again at once, wakes nobody
+_PAUSE = 2e-5  # seconds; a thread that releases the GIL and takes it again at once wakes no other thread
 
 
 def estimate(text: str) -> int:
@@ -59,10 +59,10 @@ def last_seam(text: str) -> int:
 
 
 TOKENS_A_MESSAGE = 4
-"""A role and the separators around it, where no chat template tells."""
+"""A role and the separators around it, where no chat template is known."""
 TOKENS_OF_THE_ANSWER = 3
 """What opens the assistant's turn at the end of a prompt."""
-_TOKENS_A_PART = 256  # a picture, a sound: nobody here can know
+_TOKENS_A_PART = 256  # an image or a sound: a guess
 _TOKENS_A_CALL = 12  # the markup around a call in a history
 
 

@@ -50,7 +50,7 @@ class ChatTemplate:
 
 
 def read_template(folder: Path) -> ChatTemplate | None:
-    """The template beside a model's tokenizer.json; None when there is none. Raises SettingsError for a broken file."""
+    """The template in the folder of a tokenizer.json, or None. Raises SettingsError for a broken file."""
     source = template_source(folder, "tokenizer")
     if source is None:
         return None
@@ -102,7 +102,7 @@ def read_text(file: Path, setting: str) -> str:
 
 
 def read_json(file: Path, setting: str) -> dict[str, Any]:
-    """A JSON file of a checkpoint; empty where there is none. Raises SettingsError."""
+    """A JSON file of a checkpoint; empty where the file is missing. Raises SettingsError."""
     if not file.is_file():
         return {}
     try:

@@ -166,7 +166,7 @@ def _load_tiktoken(name: str) -> Tokenizer:
             message = f"tokenizer: tiktoken has no vocabulary or model {name!r}; known: {', '.join(sorted(known))}."
             raise SettingsError(message) from None
     tried = [each for each in (name, f"{name}_offline") if each in known]
-    # All of tiktoken's loaders read through this function, and only here it can be told not to download.
+    # All of tiktoken's loaders read through this function: only by replacing it can a download be prevented.
     with _LOADING:
         read_file, tiktoken.load.read_file = tiktoken.load.read_file, _read_local
         try:
