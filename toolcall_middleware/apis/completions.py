@@ -1,8 +1,8 @@
 """OpenAI's text completions, as a backend speaks them: a chat completion with a written prompt, in and out. No I/O.
 
-A request has the prompt in the place of the messages, and every other field as it is called there. What concerns only a
-chat, and was used to write the prompt, is left out. An answer becomes a chat completion's; usage, finish reasons,
-errors and unknown fields keep their bytes.
+A request has the prompt in place of the messages, and other fields under their names in that API. Chat fields
+that were used to write the prompt are left out. An answer becomes a chat completion's. Usage, finish reasons, errors
+and unknown fields keep their bytes.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def completion_body(
             fields["prompt"] = prompt
         elif name not in _ONLY_CHAT:
             fields[name] = value
-    # A text completion of OpenAI's API ends after 16 tokens where nothing is said, a chat completion does not. Engines
-    # take null for no limit (vLLM, llama.cpp, llama-cpp-python).
+    # In OpenAI's API a text completion without a limit ends after 16 tokens, a chat completion does not. Engines take
+    # null for no limit (vLLM, llama.cpp, llama-cpp-python).
     fields["max_tokens"] = _limit(given)
     if openai.read_value(given.get("logprobs")) is True:
         fields["logprobs"] = max(wanted_logprobs(body) or 0, _LEAST_LOGPROBS)
-    # The template writes the token that begins a text, where the model wants one: vLLM would put another before it.
+    # The template writes the token that begins a text, if the model wants one: vLLM would put another before it.
     fields["add_special_tokens"] = False
     if stop:
         fields["stop"] = _stops(given.get("stop"), stop)
@@ -62,7 +62,7 @@ def completion_body(
 
 
 def wanted_logprobs(body: bytes) -> int | None:
-    """How many of the likeliest tokens a chat completion wants beside each; None where it wants no logprobs."""
+    """The number of likeliest tokens that a chat completion wants for each token; None if it wants no logprobs."""
     given = openai.read_object(body) or {}
     if openai.read_value(given.get("logprobs")) is not True:
         return None
@@ -119,7 +119,7 @@ class CompletionAnswer:
         self._begun: set[int] = set()
 
     def whole(self, data: bytes) -> bytes:
-        """A collected answer; what is no text completion stays as it came, for others to say so."""
+        """A whole answer as a chat completion. A body that is not a text completion is returned unchanged."""
         top = openai.read_object(openai.without_constants(data))
         choices = None if top is None else openai.read_objects(top.get("choices"))
         if top is None and data.lstrip().startswith(_STREAM):
@@ -137,7 +137,7 @@ class CompletionAnswer:
             return self._events.rest()  # the reader of these bytes reports the limit
 
     def finish(self) -> bytes:
-        """The stream is over: an event that lacks its end."""
+        """The stream is over. Return the event that lacks its end."""
         return b"".join(map(self._event, self._events.finish()))
 
     def _event(self, event: ServerEvent) -> bytes:
@@ -151,7 +151,7 @@ class CompletionAnswer:
     def _choice(self, choice: openai.Fields, holder: str) -> dict[str, Any]:
         text = choice.pop("text", None)
         if text is None:
-            return choice  # a chat completion's already, or what the reader is to see as it is
+            return choice  # already a chat completion's, or passed to the reader unchanged
         said: dict[str, Any] = {"content": text}
         index = openai.read_value(choice.get("index"))
         if holder == "message" or (isinstance(index, int) and index not in self._begun):
@@ -167,7 +167,7 @@ class CompletionAnswer:
         """The two lists of a text completion as the one of a chat; llama.cpp gives that at once."""
         tokens = value.get("tokens") if isinstance(value, dict) else None
         if self._top is None:
-            return None  # nobody asked
+            return None  # the client asked for none
         if not isinstance(tokens, list):
             return value
         logprobs, likeliest = _list(value.get("token_logprobs")), _list(value.get("top_logprobs"))

@@ -62,9 +62,9 @@ _OF_ANSWER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ContextFault:
-    """A refusal for want of room. The numbers are tokens, None where the backend does not tell.
+    """A refusal because the context is too small. The numbers are tokens, None if the backend does not name them.
 
-    by_answer: it speaks of the answer's limit, too.
+    by_answer: it mentions the answer's limit, too.
     """
 
     limit: int | None
@@ -74,7 +74,7 @@ class ContextFault:
 
     @property
     def room(self) -> int | None:
-        """How long an answer can be; 0 where the prompt alone is too long, None where that cannot be told."""
+        """The tokens that an answer can have; 0 if the prompt alone is too long, None if that is not known."""
         if self.limit is None or self.prompt is None:
             return None
         return max(0, self.limit - self.prompt)
@@ -98,7 +98,7 @@ def is_context_error(error: ToolCallError) -> bool:
 
 
 def context_fault(error: ToolCallError) -> ContextFault | None:
-    """What an error of the backend's tells of the room; None where it is another one."""
+    """The numbers in a backend's error about the context; None for any other error."""
     if not is_context_error(error):
         return None
     said = error.message[:_MOST_READ]

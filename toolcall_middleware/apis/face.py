@@ -1,7 +1,7 @@
-"""The seam to a client that speaks another API than chat completions: one request and its answer, without I/O.
+"""The interface to a client that speaks another API than chat completions: one request and its answer, without I/O.
 
 A host turns the client's request into a chat completion and lets the exchange answer it as any other. The exchange
-gives the operations of its answer to the face's writer. Guards, formats and limits therefore hold on each face, and no
+passes the steps of its answer to the face's writer. Guards, formats and limits therefore apply on each face, and no
 face knows them.
 """
 
@@ -77,7 +77,7 @@ class Face(ABC):
 
     @property
     def dropped_images(self) -> int:
-        """How many images of the answer the API has no form for, as far as it is written."""
+        """The number of images written so far that the API cannot express."""
         return getattr(self.writer, "dropped_images", 0)
 
     def begin(self) -> bytes:
@@ -86,7 +86,7 @@ class Face(ABC):
         return self._writer.leaving()
 
     def cut(self) -> bytes:
-        """The last event of a stream that breaks off; empty where it is over."""
+        """The last event of a stream that breaks off; empty if the stream is over."""
         return self.fail(ToolCallError("upstream_error", BROKEN_OFF))
 
     def fail(self, error: ToolCallError, /) -> bytes:
@@ -95,7 +95,7 @@ class Face(ABC):
         return self._writer.leaving()
 
     def keepalive(self) -> bytes:
-        """An event that tells a waiting client that the answer is still being made; empty before the stream's begin."""
+        """An event that shows a waiting client that the answer is still in progress; empty before the stream begins."""
         self._writer.alive()
         return self._writer.leaving()
 

@@ -1,7 +1,7 @@
 """The tools of a client's request, as the functions that the model is offered.
 
-A client lists tools with `defer_loading`: they may be called, and the model is shown them once they are loaded. A
-result that names such a tool loads it. Its definition is written there, so that the prompt before it keeps its bytes.
+Tools with `defer_loading` may be called, and are shown to the model once they are loaded. A result that names such a
+tool loads it. Its definition is written at that place, so that the prompt before it keeps its bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from ..model import DEFERRED_FIELD, LOADED_FIELD
 from ..wire import openai
 
-# All but the characters that the APIs admit in names, as blanks. To split bytes takes a third of what a pattern takes.
+# Maps characters that the APIs do not allow in names to blanks. Splitting bytes takes a third of a pattern's time.
 _WORDS = bytes(code if code < 128 and (chr(code).isalnum() or chr(code) in "_-") else 32 for code in range(256))
 
 
@@ -45,8 +45,8 @@ class Tool:
 class OfferedTools:
     """The tools of one request.
 
-    shown: those that the model is shown, loaded ones after the others. waiting: by name those that the conversation has
-    not loaded so far. dropped: names of tools that only a provider's servers can run.
+    shown: those that the model is shown, loaded ones after the others. waiting: by name, those that the conversation
+    has not loaded so far. dropped: names of tools that only a provider's servers can run.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class OfferedTools:
         }
 
     def load(self, name: str) -> Tool | None:
-        """Offer a tool from here on; the tool, if it was not offered until now."""
+        """Offer a tool from here on. Return the tool if it was not offered until now."""
         tool = self.waiting.pop(name, None)
         if tool is not None:
             self.shown.append(tool)
@@ -84,7 +84,7 @@ class OfferedTools:
 
 
 def named_in(content: str | list[dict[str, Any]], names: Collection[str]) -> list[str]:
-    """Which of `names` the content of a chat message has as words."""
+    """The `names` that occur as words in the content of a chat message."""
     if not names:
         return []
     texts = [content] if isinstance(content, str) else [part["text"] for part in content if part["type"] == "text"]
@@ -93,7 +93,7 @@ def named_in(content: str | list[dict[str, Any]], names: Collection[str]) -> lis
 
 
 def write_definitions(tools: Iterable[Tool | None]) -> str:
-    """What the model reads where the conversation loads these tools, whose definitions it holds from there on."""
+    """The text that defines these tools at the place where the conversation loads them. Marks them as written."""
     written = [tool for tool in tools if tool is not None]
     for tool in written:
         tool.written = True
@@ -101,6 +101,6 @@ def write_definitions(tools: Iterable[Tool | None]) -> str:
 
 
 def definitions(functions: Iterable[dict[str, Any]]) -> str:
-    """What the model reads where tools are loaded: a line of JSON each."""
+    """The text that defines loaded tools: a line of JSON each."""
     lines = [openai.one_line(openai.encode(function)).decode("utf-8", "replace") for function in functions]
     return "\n".join(["These tools can be called from now on:", *lines])

@@ -1,11 +1,11 @@
-"""A client's own request on its way to an upstream that speaks the client's API: it arrives there as it was sent.
+"""A client's request to an upstream that speaks the client's API, which gets the request unchanged.
 
-The request becomes a chat completion as any other; that is what guards and limits read, and what the exchange asks the
-upstream with. Where the exchange changes nothing of it, the upstream gets the client's own bytes instead. Its answer
-becomes a chat completion as ever, for the same guards; the bytes that it came in are kept here (`tape`, `whole`), and
-the face sends those as far as the exchange lets their calls pass.
+The request is turned into a chat completion, which guards and limits read, and which the exchange sends. If the
+exchange changes nothing in it, the upstream gets the client's own bytes instead. The answer is turned into a chat
+completion, too, for the same guards. Its original bytes are kept here (`tape`, `whole`), and the face sends them as far
+as the exchange lets their calls pass.
 
-A host hands the passage on under `PASSAGE` in the scope of the chat completion.
+A host passes on the passage under `PASSAGE` in the scope of the chat completion.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ..wire import openai
 
 PASSAGE = "toolcall.passage"
 _NOT_COMPARED = frozenset({"stream_options", "toolcall", "request_options", DEFERRED_FIELD})
-"""How the exchange wants its chunks, and what is meant for it alone."""
+"""Fields about the form of chunks, and fields that are meant for the exchange alone."""
 DELTAS = {"text": ("text_delta", "text"), "tool_use": ("input_json_delta", "partial_json")}
-"""The deltas of the blocks that the exchange reads: their type, and the field with what they add."""
+"""The deltas of the blocks that the exchange reads: their type, and the field that holds the added text."""
 
 
 class Block(msgspec.Struct):
-    """A content block of the upstream's answer. ended: its last event has come. at: its index for the client, None
-    where it is left out.
+    """A content block of the upstream's answer. ended: its last event was received. at: its index for the client, None
+    if it is left out.
 
-    Of a call: call is its index in the exchange's steps, waits how many characters of arguments have come and are not
-    sent, begun whether there is a delta of them, given the arguments that its first event holds.
+    Of a call: call is its index in the exchange's steps, waits the number of characters of arguments that were received
+    and are not sent, begun whether there is a delta of them, given the arguments that its first event holds.
     """
 
     kind: str
@@ -59,7 +59,7 @@ class Taped(msgspec.Struct):
 
     @property
     def is_call(self) -> bool:
-        """Whether it is of a call."""
+        """Whether it is an event of a call's block."""
         return self.block is not None and self.block.kind == "tool_use"
 
 
@@ -67,7 +67,7 @@ class Passage:
     """One request and the bytes of its answer.
 
     chat: the chat completion that the request became. foreign: names of tools in `chat` that the upstream runs itself.
-    unreadable: why the request cannot be translated, where it cannot.
+    unreadable: the error if the request cannot be translated.
     """
 
     def __init__(
@@ -88,35 +88,35 @@ class Passage:
         self.unproven = unproven
         """Paths of MCP servers that may have any tools called."""
         self.unoffered = unoffered
-        """(name, path) of tools that the upstream gets and the chat completion does not hold."""
+        """(name, path) of tools that are in the client's request and not in the chat completion."""
         self.ran = 0
         """How many calls the upstream has made by itself, of MCP servers."""
         self.query = b""
-        """The client's own query, as far as it is about the API."""
+        """The part of the client's query that is about the API."""
         self.headers: tuple[tuple[bytes, bytes], ...] = ()
-        """The client's own headers, as far as they are about the API."""
+        """The client's headers that are about the API."""
         self.keeps_ids = True
-        """Calls leave with the upstream's ids, by which they are known in its answer."""
+        """Calls keep the upstream's ids, by which they are matched with its answer."""
         self.used = False
         """The upstream got the client's bytes, in the last request to it."""
         self.tape: deque[Taped] = deque()
-        """The events of the upstream's answer that have not left for the client."""
+        """The events of the upstream's answer that are not sent to the client yet."""
         self.calls: set[str] = set()
         """The ids of the calls that begin in them."""
         self._blocks: dict[int | None, Block] = {}  # by the upstream's index
         self.whole: tuple[int, bytes] | None = None
-        """Status and body of the upstream's answer, where it is no stream."""
+        """Status and body of the upstream's answer, if it is not a stream."""
         self._chat = chat
         self._foreign = foreign
         self._unreadable = unreadable
 
     @property
     def counts(self) -> bool:
-        """Whether the prompt is only to be counted."""
+        """Whether the request only counts the prompt's tokens."""
         return self.path.endswith("/count_tokens")
 
     def note(self, raw: bytes, value: Mapping[str, Any]) -> None:
-        """An event of the upstream's answer, before what it says is a chunk."""
+        """Add an event of the upstream's answer to the tape, before its chunks are made."""
         kind, index = str(value.get("type")), value.get("index")
         index = index if isinstance(index, int) else None
         made = Taped(raw, value, kind)
@@ -147,13 +147,13 @@ class Passage:
         self.tape.append(made)
 
     def done(self) -> None:
-        """The first event is sent, or left out."""
+        """Remove the first event of the tape, which is sent or left out."""
         item = self.tape.popleft()
         if item.is_call and item.kind == "content_block_start":
             self.calls.discard(str(item.value["content_block"].get("id")))
 
     def note_whole(self, status: int, data: bytes) -> None:
-        """The same for a whole answer."""
+        """Keep a whole answer of the upstream."""
         self.whole = status, data
         if b"mcp_tool_use" in data:
             message = openai.read_value(data)
@@ -164,7 +164,7 @@ class Passage:
         self.ran += sum(isinstance(block, dict) and block.get("type") == "mcp_tool_use" for block in blocks)
 
     def take(self, asked: bytes) -> bool:
-        """Whether the upstream is to get the client's bytes where the exchange asks with `asked`. Begins an answer."""
+        """Begin an answer. Return whether the upstream gets the client's bytes in place of the exchange's `asked`."""
         self.tape.clear()
         self.calls.clear()
         self._blocks.clear()
@@ -175,7 +175,7 @@ class Passage:
     def translatable(self, asked: bytes) -> bytes:
         """`asked` as it can be translated: without the tools that the upstream runs itself.
 
-        Raises ToolCallError for a request that holds what no chat completion can.
+        Raises ToolCallError for a request with content that no chat completion can hold.
         """
         if self._unreadable is not None:
             raise self._unreadable

@@ -45,22 +45,22 @@ _KINDS = {Content: Kind.TEXT, Refusal: Kind.TEXT, ReasoningText: Kind.THOUGHT, S
 class BlockWriter(ABC):
     """Writes an answer as blocks, one open at a time: the part of an `AnswerWriter` that both APIs share.
 
-    blanks: whether white space alone makes a block; else it waits for more of its kind and is dropped without.
-    kind: of the open block; None where none is. call: the call whose arguments may go on, for which text waits. calls:
-    how many calls there are. begun: the first events are written.
+    blanks: whether white space alone makes a block; else it is held back, and dropped if no text of its kind follows.
+    kind: of the open block, None without one. call: the index of the open call, for whose end text waits. calls: the
+    number of calls. begun: the first events are written.
     """
 
     def __init__(self, *, blanks: bool) -> None:
         self._blanks = blanks
         self._blank: list[Step] = []
         self._blank_kind: Kind | None = None
-        self._complete = False  # what is known of the call in the open block
+        self._complete = False  # whether the call in the open block is complete
         self._waiting: list[Step] = []
         self.call: int | None = None
         self.calls = 0
         self.kind: Kind | None = None
         self._out: list[bytes] = []
-        self._plain: type | None = None  # steps of this type are a delta of the open block, whatever they say
+        self._plain: type | None = None  # every step of this type is a delta of the open block
         self._finished: Finished | None = None
         self._remarks: dict[str, Any] = {}
         self._whole: dict[str, Any] = {}
@@ -75,7 +75,7 @@ class BlockWriter(ABC):
 
     @abstractmethod
     def _add(self, step: Step) -> None:
-        """Fill the open block."""
+        """Add a step to the open block."""
 
     @abstractmethod
     def _close(self, *, complete: bool) -> None:
@@ -113,7 +113,7 @@ class BlockWriter(ABC):
         return openai.encode({**self._whole, **{n: v for n, v in self._remarks.items() if n not in self._whole}})
 
     def _block(self, step: Step) -> None:
-        """The next step of a block: text, thoughts, a call, more of its arguments, its end."""
+        """Take the next step of a block: text, thoughts, a call, more of its arguments, its end."""
         match step:
             case CallOpened():
                 self._close_call()
@@ -125,7 +125,7 @@ class BlockWriter(ABC):
                 if step.index == self.call and step.text:
                     self._add(step)
             case CallClosed():
-                # Behind a call that was cut nothing is emitted before the answer ends well.
+                # After a call that was cut nothing is emitted until the answer ends without an error.
                 if step.index == self.call and step.complete:
                     self._close_call()
             case _ if self.call is not None:
@@ -134,7 +134,7 @@ class BlockWriter(ABC):
                 self._say(step)
 
     def _finish_blocks(self, *, complete: bool) -> None:
-        """Nothing more comes. complete: the block that is open now has all of its text."""
+        """End the last block. complete: the block that is open now has all of its text."""
         self._close_call(complete=False)
         self._end_block(complete=complete)
 
@@ -154,7 +154,7 @@ class BlockWriter(ABC):
         self._add(step)
 
     def _close_call(self, *, complete: bool = True) -> None:
-        """The arguments are over: what waited for that goes on. The block is closed by the next one, or the end."""
+        """End the call's arguments and take the steps that waited. The next block or the end closes its block."""
         if self.call is None:
             return
         self.call, self._complete = None, complete
@@ -187,7 +187,7 @@ class Tokens(NamedTuple):
 
 
 def tokens_of(usage: Any) -> Tokens:
-    """The counts in a usage object; none where it is no object."""
+    """The counts in a usage object; empty if it is not an object."""
     numbers = usage if isinstance(usage, dict) else {}
     prompt, written = _count(numbers.get("prompt_tokens")), openai.output_tokens(numbers)
     written = _count(numbers.get("completion_tokens")) if written is None else written
@@ -209,16 +209,16 @@ def _count(value: Any) -> int | None:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
 
 
-# -- text that has bytes -----------------------------------------------------------------------------------------------
+# -- text as UTF-8 ----------------------------------------------------------------------------------------------------
 
 _PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
 _HALF = re.compile(r"[\ud800-\udfff]")
-# Characters that are looked at in one step, which no other thread can interrupt.
+# Characters that are searched in one step, which no other thread can interrupt.
 _PIECE = 16 * 1024
 
 
 def whole_text(text: str) -> str:
-    """The text without lone surrogates, which have no bytes: two that fit are joined, others are U+FFFD."""
+    """The text without lone surrogates, which UTF-8 cannot encode: pairs are joined, others become U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -256,7 +256,7 @@ _ESCAPE = re.compile(
 class WholePairs:
     """Reads one JSON text in pieces.
 
-    holds: what is held back, at most one escape, or the first half of a pair with the beginning of the second.
+    holds: the text held back: at most one escape, or the first half of a pair with the beginning of the second.
     """
 
     __slots__ = ("holds",)
@@ -265,7 +265,7 @@ class WholePairs:
         self.holds = ""
 
     def feed(self, text: str) -> str:
-        """Return what can be emitted after the next piece; itself where no escape in it can be a surrogate."""
+        """Return what can be emitted after the next piece: the piece itself if it has no escape of a surrogate."""
         if not text.isascii():
             text = whole_text(text)
         if not self.holds and "\\u" not in text and not text.endswith("\\"):

@@ -1,6 +1,6 @@
-"""The messages of a chat completion, as a provider of another API wants them: each call with its results.
+"""The messages of a chat completion, prepared for another API: each call with its results.
 
-The APIs differ in what they call parts and roles; what belongs together is the same.
+The APIs have different names for parts and roles, but all of them group calls with results.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import refusal
 Message = dict[str, Any]
 
 NO_RESULT = "No result was given for this call."
-"""Stands for a result that a client left out, where the provider wants one for each call."""
+"""Replaces a result that a client left out, if the provider requires one for each call."""
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^;,]*)*;base64,", re.IGNORECASE)
 _LONGEST_HEAD = 1000  # characters of a data URL before its data
 
@@ -60,7 +60,7 @@ class Turn:
 
 
 def read_turns(messages: Any) -> list[Turn]:
-    """The messages without the results of tools, which are at their calls. Raises ToolCallError."""
+    """The messages without tool results, which are attached to their calls. Raises ToolCallError."""
     if not isinstance(messages, list) or not messages:
         raise refusal("messages", "'messages' must be an array that is not empty.")
     turns: list[Turn] = []
@@ -84,7 +84,7 @@ def read_turns(messages: Any) -> list[Turn]:
             case "tool":
                 result = Turn("tool", message, path)
                 call_id = _answered_id(result, waiting)
-                # Some engines number the calls of each turn alike: the last turn's are meant, in their order.
+                # Some engines use the same ids in each turn: the result is for the last turn's call, in their order.
                 open_turns = waiting[call_id]
                 while open_turns and not open_turns[-1]:
                     open_turns.pop()
@@ -131,6 +131,6 @@ def _calls_of(turn: Turn) -> list[Call]:
 
 
 def data_url(url: str) -> tuple[str, str] | None:
-    """(media type, base64 text) of a data URL; None where it is none."""
+    """(media type, base64 text) of a data URL; None if `url` is not a data URL."""
     found = _DATA_URL.match(url[:_LONGEST_HEAD])
     return None if found is None else (found[1].lower(), url[found.end() :])

@@ -1,7 +1,7 @@
 """A provider whose API is not OpenAI's: one request and its answer are translated. No I/O.
 
-hosts/proxy/upstream/providers.py drives a `Translation`; each provider has one in a package here. What a provider's
-answer says becomes `Chunk`s, which are written as a stream or joined to a whole answer.
+hosts/proxy/upstream/providers.py drives a `Translation`; each provider has one in a package here. A provider's
+answer is read as `Chunk`s, which are written as a stream or joined to a whole answer.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .passage import Passage
 class TranslatedRequest:
     """A request for the provider. `path` begins at the root of its API (`/v1/messages`), already escaped.
 
-    `query` is without the question mark. `headers` are added to the client's and win over them; those that the
-    provider always wants, and its key, are the host's business.
+    `query` is without the question mark. `headers` are added to the client's and win over them; the host
+    adds those that the provider always requires, and its key.
     """
 
     path: str
@@ -33,7 +33,7 @@ class TranslatedRequest:
 
 
 class Chunk(NamedTuple):
-    """What one chunk says of a choice. choice: its index. reason: OpenAI's word for its end; own: the provider's."""
+    """The content of one chunk. choice: its index. reason: the finish reason in OpenAI's terms; own: the provider's."""
 
     delta: dict[str, Any]
     choice: int = 0
@@ -42,16 +42,16 @@ class Chunk(NamedTuple):
 
 
 class UpstreamAnswer(abc.ABC):
-    """Reads one answer of a provider and writes it as a chat completion. `done`: `[DONE]` has left.
+    """Reads one answer of a provider and writes it as a chat completion. `done`: `[DONE]` is sent.
 
-    limit: bytes that an event of its stream may take. `begun`: the provider has said something of the answer.
+    limit: bytes that an event of its stream may take. `begun`: some of the answer was received.
     """
 
     def __init__(self, model: str, created: int, *, include_usage: bool = False, limit: int | None = None) -> None:
         self._head = {"id": "", "object": "", "created": created, "model": model}
         self._include_usage = include_usage
         self._reader = EventReader(limit)
-        self._over = False  # the event that ends the stream has come
+        self._over = False  # the event that ends the stream was received
         self.begun = False
         self.done = False
 
@@ -59,18 +59,18 @@ class UpstreamAnswer(abc.ABC):
 
     @abc.abstractmethod
     def _read(self, event: ServerEvent) -> Iterator[Chunk]:
-        """What an event of the stream says. Raises ToolCallError for an error in it."""
+        """The chunks of an event of the stream. Raises ToolCallError for an error in it."""
 
     @abc.abstractmethod
     def _is_complete(self, *, cut: bool) -> bool:
-        """Whether a stream that is over without its last event has said all. cut: it broke off."""
+        """Whether a stream that ended without its last event is complete nevertheless. cut: it broke off."""
 
     @abc.abstractmethod
     def _usage(self) -> dict[str, Any] | None:
-        """OpenAI's usage; None where the provider counted nothing."""
+        """OpenAI's usage; None if the provider counted nothing."""
 
     def _last(self) -> Iterable[Chunk]:
-        """What is said at the end of the stream."""
+        """The last chunks of the stream."""
         return ()
 
     # -- a stream --------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class UpstreamAnswer(abc.ABC):
     # -- a whole answer --------------------------------------------------------------------------------------------
 
     def _joined(self, chunks: Iterable[Chunk], *, thoughts: str = "", **fields: Any) -> bytes:
-        """The whole answer that says the same as these chunks.
+        """The whole answer made of these chunks.
 
         thoughts: what separates the reasoning of two chunks. fields: of each message, unless a chunk has them.
         """
@@ -206,7 +206,7 @@ class Translation(abc.ABC):
     def request(self, body: bytes, passage: Passage | None = None, /) -> TranslatedRequest:
         """The client's chat completion for the provider. Raises ToolCallError for what it cannot express.
 
-        passage: the request that it was made of, which a provider of the client's own API gets as it came.
+        passage: the client's original request, which a provider of the client's API gets unchanged.
         """
 
     @abc.abstractmethod
@@ -215,15 +215,15 @@ class Translation(abc.ABC):
 
     @abc.abstractmethod
     def _error(self, data: bytes, status: int) -> ToolCallError:
-        """An error of the API, or of the host, which keeps its status and text."""
+        """An error of the API or its host in OpenAI's form, with its status and text."""
 
     @abc.abstractmethod
     def _completion(self, data: bytes) -> bytes:
-        """A whole answer as a chat completion. Raises ToolCallError where it is none."""
+        """A whole answer as a chat completion. Raises ToolCallError for a body that is not an answer."""
 
     @abc.abstractmethod
     def _listed(self, value: Any) -> list[dict[str, Any]] | dict[str, Any] | None:
-        """The models of a list, or the one that was asked for, as OpenAI's; None where the value is neither."""
+        """The models of a list, or the requested model, in OpenAI's form; None if the value is neither."""
 
     @property
     def stream(self) -> bool:
@@ -232,7 +232,7 @@ class Translation(abc.ABC):
 
     @property
     def done(self) -> bool:
-        """Whether `[DONE]` has left: what comes later, also a fault, is no longer the client's business."""
+        """Whether `[DONE]` is sent. Later events and errors are not passed to the client."""
         return self._streamed is not None and self._streamed.done
 
     def whole(self, status: int, data: bytes, /) -> tuple[int, bytes]:
@@ -259,7 +259,7 @@ class Translation(abc.ABC):
         return self._streamed.feed(data)
 
     def finish(self, *, cut: bool) -> bytes:
-        """The provider's stream is over: what is held back.
+        """The provider's stream is over. Return the events that are held back.
 
         Without `cut`, a stream that lacks its end gets an error event and `[DONE]`. With `cut` nothing is said about
         that, and no `[DONE]`: the host knows the reason and tells it.

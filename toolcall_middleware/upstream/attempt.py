@@ -154,7 +154,7 @@ class ToolRequest:
 
     @property
     def prompt(self) -> PendingPrompt | None:
-        """The prompt to write for the current attempt; None if there is none to write."""
+        """The prompt to write for the current attempt; None if nothing is to be written."""
         return self._talk.prompt
 
     @property
@@ -283,7 +283,7 @@ class ToolRequest:
         return body
 
     def _answer_schema(self) -> Mapping[str, Any] | None:
-        """The schema that the client asks of an answer in text; None if there is none, or a call is required."""
+        """The schema that the client asks of an answer in text; None without a schema, or if a call is required."""
         chat, asked = self.chat, self.chat.offers_tools or self.settings.structured == "prompt"
         return answer_schema(chat) if asked and not chat.choice.must_call else None
 

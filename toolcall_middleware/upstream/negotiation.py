@@ -534,7 +534,7 @@ def _tagged(tags: tuple[Tag, ...], chat: ChatRequest) -> ConstraintRequest:
 
 
 class ConstraintLadder:
-    """The constraints of one request, the best first. `asked` is the current one, None if there is none.
+    """The constraints of one request, the best first. `asked` is the current one, None if no constraint is left.
 
     `is_loose`: it is weaker than the tools' schemas, so that calls have to be checked against them.
     """

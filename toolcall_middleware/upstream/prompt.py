@@ -87,7 +87,7 @@ class SentConversation:
         """The conversation for a text backend: the tool block precedes it.
 
         `messages=plain` gives at most one system message, then alternating roles, `role` and `content` alone.
-        `messages=keep` leaves messages without calls and results unchanged, except the two that the prompt is
+        `messages=keep` keeps messages without calls and results unchanged, except the two that the prompt is
         added to.
         """
         chat, settings = self._tools.shown, self._settings

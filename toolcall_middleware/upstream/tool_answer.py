@@ -98,7 +98,7 @@ class ToolAnswer:
 
     @property
     def prompt(self) -> PendingPrompt | None:
-        """The prompt to write for the current body; None if there is none to write."""
+        """The prompt to write for the current body; None if nothing is to be written."""
         return self._request.prompt
 
     @property

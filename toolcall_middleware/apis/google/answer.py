@@ -25,7 +25,7 @@ _MAX_SHOWN = 2000
 _SECONDS = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,9})?)s")
 
 _LENGTH = frozenset({"MAX_TOKENS", "CONTINUATION"})
-# The model's faults, and Google's: no answer that could go on.
+# Reasons that are faults of the model or of Google: the answer is unusable.
 _FAULTS = {
     "MALFORMED_FUNCTION_CALL": ("malformed_tool_arguments", "The model wrote a function call that cannot be read"),
     "UNEXPECTED_TOOL_CALL": ("unknown_tool_call", "The model called a function that it was not offered"),
@@ -36,7 +36,7 @@ _FAULTS = {
 
 
 def _finish_reason(reason: str, *, calls: bool) -> str:
-    """OpenAI's word. What is neither an end nor a limit has cut the answer by some policy: `content_filter`."""
+    """OpenAI's finish reason. All that are neither an end nor a limit are policies: `content_filter`."""
     if reason in {"STOP", "FINISH_REASON_UNSPECIFIED"}:
         return "tool_calls" if calls else "stop"
     return "length" if reason in _LENGTH else "content_filter"
@@ -116,7 +116,7 @@ class GoogleAnswer(UpstreamAnswer):
         return self._counted
 
     def _response(self, top: dict[str, Any], ended: str | None = None) -> Iterator[Chunk]:
-        """What one response says. ended: why candidates have ended that do not tell."""
+        """The chunks of one response. ended: the reason for candidates that end without one."""
         self._counted = _usage_of(top.get("usageMetadata")) or self._counted
         if not self._head["id"]:
             given = top.get("responseId")
@@ -153,7 +153,7 @@ class _Candidate:
         self._begin: dict[str, Any] = {"role": "assistant", "content": ""}
 
     def read(self, candidate: dict[str, Any], reason: str | None) -> Iterator[Chunk]:
-        """What the next piece says. Raises ToolCallError where the model's answer ended in a fault."""
+        """The chunks of the next piece. Raises ToolCallError if the model's answer ended in a fault."""
         if self.finished:
             return
         content = candidate.get("content")
@@ -170,7 +170,7 @@ class _Candidate:
         if said.images:
             yield self._chunk({"images": said.images})
         if reason in _FAULTS:
-            # A call beside a fault is not the model's word.
+            # A call in an answer with a fault is not reliable.
             code, what = _FAULTS[reason]
             message = candidate.get("finishMessage")
             told = f": {message[:_MAX_SHOWN]}" if isinstance(message, str) and message else ""
@@ -201,7 +201,7 @@ class _Candidate:
 
 
 class _Said:
-    """What the parts of a piece say beside calls. signature: of the text."""
+    """The text and thoughts in the parts of a piece, without calls. signature: of the text."""
 
     def __init__(self, parts: list[dict[str, Any]]) -> None:
         self.text: list[str] = []
@@ -250,5 +250,5 @@ def error_of(data: bytes, status: int | None) -> ToolCallError:
             case {"fieldViolations": [{"field": str(field)}, *_]} if field:
                 error.param = error.param or field
     if is_context_error(error):
-        error.code = CONTEXT  # by that clients know that they must shorten the prompt
+        error.code = CONTEXT  # clients shorten the prompt at this code
     return error

@@ -1,11 +1,11 @@
 """Messages as Google's `contents`: roles, parts, calls and their results.
 
-A call and its result find each other by the function's name and their order, and by id where Google gave one. The ids
-that are made for a client (`call_` and 24 characters) mean nothing to Google and are not sent.
+A result is matched to its call by the function's name and the order, and by id if Google gave one. The ids that are
+made for a client (`call_` and 24 characters) mean nothing to Google and are not sent.
 
 A thought signature travels with the client, in `extra_content.google.thought_signature` of a call or a message, as in
-Google's own OpenAI layer. For a client that drops unknown fields, and for calls of another model, the value stands in
-that Google documents for this: newer models refuse a call without any.
+Google's own OpenAI layer. For a client that drops unknown fields, and for calls of another model, the value
+that Google documents for this is sent: newer models refuse a call without a signature.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def contents_of(messages: Any, *, sign: bool) -> dict[str, Any]:
     """
     system: list[Part] = []
     contents: list[dict[str, Any]] = []
-    alone = False  # the last content is of results, which are counted against the calls: nothing may be added
+    alone = False  # the last content holds results, which Google counts against the calls: nothing may be added to it
     for turn in read_turns(messages):
         if turn.role in {"system", "developer"}:
             system += _text_parts(turn)
@@ -52,11 +52,11 @@ def contents_of(messages: Any, *, sign: bool) -> dict[str, Any]:
             contents.append({"role": role, "parts": parts})
             alone = False
         if turn.calls:
-            # In the order of the calls: that is how they are matched.
+            # In the order of the calls, by which they are matched.
             contents.append({"role": "user", "parts": [{"functionResponse": _response(call)} for call in turn.calls]})
             alone = True
     if not contents:
-        # An instruction alone is no request there.
+        # Google refuses a request that holds only an instruction.
         system, contents = [], [{"role": "user", "parts": system}]
     if not contents[0]["parts"]:
         raise ToolCallError("invalid_request", "The messages hold no text and no calls.", param="messages")
@@ -70,7 +70,7 @@ def _of_model(turn: Turn, *, sign: bool) -> list[Part]:
     if not parts and isinstance(declined, str) and declined:
         parts = [{"text": declined}]
     if (signature := _signature(turn.message)) is not None:
-        # It came with the text, or behind it in a part of its own.
+        # The signature came with the text, or in a part of its own after it.
         parts = parts or [{"text": ""}]
         parts[-1]["thoughtSignature"] = signature
     for number, call in enumerate(turn.calls):
@@ -84,7 +84,7 @@ def _of_model(turn: Turn, *, sign: bool) -> list[Part]:
 
 
 def _response(call: Call) -> dict[str, Any]:
-    """The one result that a call must have there."""
+    """The one result that Google's API requires for a call."""
     head = {**_id(call.id), "name": call.name}
     if not call.results:
         return {**head, "response": {"error": NO_RESULT}}
@@ -96,7 +96,7 @@ def _response(call: Call) -> dict[str, Any]:
 
 
 def _id(call_id: str) -> dict[str, str]:
-    """The id that Google gave, or whoever made the call; none where it is ours."""
+    """The id field of a call from Google or another provider; empty if the id was made by this package."""
     return {} if _OUR_ID.fullmatch(call_id) or not _ID.fullmatch(call_id) else {"id": call_id}
 
 
@@ -108,7 +108,7 @@ def _signature(holder: Mapping[str, Any]) -> str | None:
 
 
 def _object_of(arguments: Any) -> dict[str, Any]:
-    """A call's arguments as an object. What is none, as a model may write it, is kept under a name."""
+    """A call's arguments as an object. Arguments that are not an object are kept in the field `arguments`."""
     value = arguments
     if isinstance(arguments, str):
         if not arguments.strip():
@@ -123,7 +123,7 @@ def _object_of(arguments: Any) -> dict[str, Any]:
 
 
 def _text_parts(turn: Turn) -> list[Part]:
-    """Text and nothing else."""
+    """The parts of a content that may hold only text."""
     parts = _parts(turn)
     if any("text" not in part for part in parts):
         raise refusal(f"{turn.path}.content", "Google's API takes only text here.")
@@ -131,7 +131,7 @@ def _text_parts(turn: Turn) -> list[Part]:
 
 
 def _parts(turn: Turn) -> list[Part]:
-    """A message's content; empty text has no place there."""
+    """A message's content without empty text, which the API does not take."""
     parts = [_part(part, path) for part, path in turn.parts()]
     return [part for part in parts if part != {"text": ""}]
 
@@ -158,7 +158,7 @@ def _part(part: Any, param: str) -> dict[str, Any]:
 
 
 def _media(url: str, param: str) -> Part:
-    """A data URL's bytes, or a reference that Google follows."""
+    """The part for a data URL's bytes, or for a reference that Google fetches."""
     if (found := data_url(url)) is not None:
         return {"inlineData": {"mimeType": found[0], "data": _base64(found[1], param)}}
     if url.startswith(("https://", "http://", "gs://")):

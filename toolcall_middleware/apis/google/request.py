@@ -1,4 +1,4 @@
-"""An OpenAI chat completion as Google's `generateContent`: what stands where, and what is refused before it is sent.
+"""An OpenAI chat completion as Google's `generateContent`: how fields are mapped, and which requests are refused.
 
 Facts: ai.google.dev/api/generate-content, /gemini-api/docs/function-calling, /thought-signatures and /openai.
 """
@@ -43,7 +43,7 @@ _THINKING = {
     "thinking_budget": "thinkingBudget",
     "thinking_level": "thinkingLevel",
 }
-# What would be lost in silence: (field, whether this value asks for it, what to do).
+# Fields that would be lost silently: (field, whether this value needs it, what to do instead).
 _LACKING: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("logprobs", lambda value: value is True, "Leave it out."),
     ("logit_bias", bool, "Leave it out."),
@@ -54,7 +54,7 @@ _LACKING: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 
 
 def model_path(model: Any) -> str:
-    """The model's resource name in a path. Raises ToolCallError for a name that has no place there."""
+    """The model's resource name in a path. Raises ToolCallError for a name that is not allowed there."""
     found = _MODEL.fullmatch(model) if isinstance(model, str) else None
     if found is None or ".." in found[2]:
         message = (
@@ -103,7 +103,7 @@ def translate(raw: openai.Fields) -> tuple[TranslatedRequest, dict[str, Any]]:
 
 
 def _own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What a client says in Google's own words, as for Google's OpenAI layer: `extra_body.google`."""
+    """Google's fields in a client's request, as in Google's OpenAI layer: `extra_body.google`."""
     holder = fields.get("extra_body")
     google = holder.get("google") if isinstance(holder, dict) else fields.get("google")
     return google if isinstance(google, dict) else {}
@@ -130,7 +130,7 @@ def _tools(raw: bytes, tool_choice: Any) -> tuple[list[dict[str, Any]], dict[str
             names = [_chosen(entry, declared) for entry in entries] if isinstance(entries, list) else []
             if isinstance(inner, dict) and inner.get("mode") == "required":
                 return list(declared.values()), {"mode": "ANY", "allowedFunctionNames": names}
-            # AUTO takes no list of names: the others are not declared.
+            # AUTO takes no list of names, so the other functions are not declared.
             return [declaration for name, declaration in declared.items() if name in names], None
         case dict() as choice:
             name = _chosen(choice, declared)
@@ -139,7 +139,7 @@ def _tools(raw: bytes, tool_choice: Any) -> tuple[list[dict[str, Any]], dict[str
 
 
 def _declared(raw: bytes) -> Mapping[str, dict[str, Any]]:
-    """The declarations by name. They share an allowance."""
+    """The declarations by name. Their schemas share one allowance."""
     tools = openai.read_value(raw)
     if tools is not None and not isinstance(tools, list):
         raise refusal("tools", "'tools' must be an array.")
@@ -151,7 +151,7 @@ def _declared(raw: bytes) -> Mapping[str, dict[str, Any]]:
     return declared
 
 
-# Agents send the same tools at every turn; nobody changes what is kept.
+# Agents send the same tools at every turn. Cached values are never changed.
 _kept = lru_cache(maxsize=64)(_declared)
 
 
@@ -210,7 +210,7 @@ def _config(fields: Mapping[str, Any], model: str) -> dict[str, Any]:
     if fields.get("n") is not None and _whole(fields, "n") != 1:
         config["candidateCount"] = _whole(fields, "n")
     if fields.get("seed") is not None:
-        # It has 32 bits there.
+        # Google's seed has 32 bits.
         config["seed"] = _whole(fields, "seed", least=None) & 0x7FFFFFFF
     stops = fields.get("stop")
     stops = [stops] if isinstance(stops, str) else stops

@@ -18,8 +18,8 @@ from ...errors import ToolCallError
 from ...json_schema.pointer import OutOfDocument, Scope, Unresolved
 
 MAX_VALUES = 40_000
-"""What the schemas of one request may cost, at about 20 us each: one for each schema that is read or merged, and one
-for each 128 characters of its texts. Those that agents send cost some hundreds."""
+"""The maximum cost of the schemas of one request, in units of about 20 us: one for each schema that is read or merged
+and for each 128 characters of its texts. The schemas that agents send cost some hundreds."""
 MAX_DEPTH = 64
 
 Schema = dict[str, Any]
@@ -82,7 +82,7 @@ class SchemaTooLargeError(Exception):
 
 
 class Allowance:
-    """What the schemas of a request may still cost."""
+    """The remaining allowance for the cost of a request's schemas."""
 
     __slots__ = ("_left",)
 
@@ -144,7 +144,7 @@ class _Writer:
             self._open.pop()
 
     def _both(self, first: Schema, second: Schema) -> Schema:
-        """The schema of what fits both, or more: of a keyword that both have, the first one's counts."""
+        """A schema that allows all that fits both, or more: of a keyword that both have, the first one's is used."""
         sizes = sum(len(one.get(name, ())) for one in (first, second) for name in ("properties", "required"))
         self._allowance.take(cost=1 + (sizes >> 4))
         merged = {**second, **first}
@@ -159,7 +159,7 @@ class _Writer:
             merged["properties"] = {**own, **other, **shared}
         closed = first.get("additionalProperties") is False and second.get("additionalProperties") is not False
         if closed and second.get("properties"):
-            # A closed object that another one extends: what people mean is both lists of properties.
+            # A closed object that another one extends: authors mean the properties of both.
             del merged["additionalProperties"]
         return merged
 
@@ -245,7 +245,7 @@ class _Writer:
         required = [name for name in dict.fromkeys(required) if isinstance(name, str)]
         if isinstance(properties, dict):
             self._allowance.take(cost=sum(map(len, properties)) >> 7)
-            # A property that no value fits must be absent: it is not offered.
+            # A property whose schema is false must be absent, so it is left out.
             written["properties"] = {
                 name: self.schema(value, f"{path}.properties.{name}", depth + 1)
                 for name, value in properties.items()

@@ -1,4 +1,4 @@
-"""Google's Gemini API behind the OpenAI face: one request and its answer. See request.py and answer.py."""
+"""Translates chat completions to Google's Gemini API: one request and its answer. See request.py and answer.py."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A whole answer that came as Messages and leaves so, and a client's request on its way to an upstream of its API.
+"""A whole answer that is received and sent as Messages, and a client's request for an upstream of its API.
 
-The upstream's blocks pass as far as the exchange emits what they say. What the exchange changed is written anew, in its
-place.
+The upstream's blocks pass as far as the exchange emits the same content. Content that the exchange changed is written
+anew, in the same place.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _log = logging.getLogger("toolcall_middleware")
 
 
 def passed_body(body: bytes) -> bytes:
-    """A client's request for Anthropic: the very same bytes, but without thoughts that this package signed.
+    """A client's request for Anthropic: the same bytes, but without thoughts that this package signed.
 
-    Those came from another model, or in an answer that was translated; their signature means nothing there.
+    Such thoughts come from another model or a translated answer. Anthropic does not know their signature.
     """
     if MARK.encode() not in body:
         return body
@@ -48,9 +48,9 @@ def _without_own_thoughts(message: openai.Fields) -> dict[str, Any] | None:
 
 
 class Run:
-    """Text that the exchange emitted in one or more steps. call: the call that it is arguments of, if any.
+    """Text that the exchange emitted in one or more steps. call: the index of a call whose arguments it is, if any.
 
-    size: how many characters are not skipped.
+    size: the number of characters that are not skipped yet.
     """
 
     __slots__ = ("_at", "_parts", "_text", "call", "size")
@@ -67,7 +67,7 @@ class Run:
         self._parts.append(text)
 
     def has(self, piece: str) -> bool | None:
-        """Whether the text goes on with this piece; None where it ends within it."""
+        """Whether the rest begins with this piece; None if the rest is only a prefix of it."""
         if self._parts:
             self._text, self._at = self.rest(), 0
             self._parts.clear()
@@ -80,11 +80,11 @@ class Run:
         self.size -= len(piece)
 
     def rest(self) -> str:
-        """The text that is not skipped."""
+        """The text that is not skipped yet."""
         return self._text[self._at :] + "".join(self._parts)
 
     def as_step(self) -> Content | Arguments:
-        """What is not skipped, as one step."""
+        """The rest as one step."""
         return Content(self.rest()) if self.call is None else Arguments(self.call, self.rest())
 
 
@@ -109,7 +109,7 @@ def passed_whole(passage: Passage, said: Iterable[Said]) -> bytes:
 
 
 class _Emitted:
-    """What the exchange emits of a whole answer, and what of it has not been written yet."""
+    """The content of a whole answer that the exchange emits, and the part that is not written yet."""
 
     def __init__(self, said: Iterable[Said]) -> None:
         self.reason = "stop"
@@ -133,9 +133,9 @@ class _Emitted:
         }
 
     def instead_of(self, blocks: list[openai.Fields]) -> list[Any]:
-        """The blocks of the upstream's answer, as far as they say the same, and what is said instead of the others.
+        """The upstream's blocks that the exchange emits unchanged, and new blocks in place of the others.
 
-        A call is known by its id. Text that none of the upstream's blocks has was made of a call.
+        Calls are matched by id. Text that is in none of the upstream's blocks was made of a refused call.
         """
         texts = [openai.read_text(block.get("text")) or "" for block in blocks if _is(block, "text")]
         whole = "".join(texts)
@@ -157,7 +157,7 @@ class _Emitted:
         return written
 
     def _call(self, block: openai.Fields) -> list[Any]:
-        """What becomes of the block of a call."""
+        """The blocks to send for the block of a call."""
         call = self._calls.pop(openai.read_text(block.get("id")) or "", None)
         if call is None:
             return self._rest()
@@ -170,7 +170,7 @@ class _Emitted:
         return [block]
 
     def _rest(self) -> list[Any]:
-        """The text that has not been written, as a block; the API takes none of white space back."""
+        """The text that is not written yet, as a block. White space is dropped: the API refuses it in requests."""
         text, self._text = self._text, ""
         return [{"type": "text", "text": text}] if text.strip() else []
 
@@ -180,7 +180,7 @@ def _is(block: openai.Fields, kind: str) -> bool:
 
 
 def stop_reason(own: Any, reason: str, calls: int) -> str:
-    """Why an answer ended. own: by the upstream. reason: `finish_reason` of the chat answer. calls: how many left."""
+    """The `stop_reason`. own: the upstream's. reason: the chat answer's `finish_reason`. calls: how many were sent."""
     if isinstance(own, str) and own not in {"end_turn", "tool_use"}:
         return own
     return _REASONS.get(reason) or ("tool_use" if calls else "end_turn")

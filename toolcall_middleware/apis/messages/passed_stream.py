@@ -23,7 +23,7 @@ _log = logging.getLogger("toolcall_middleware")
 
 
 class PassedWriter:
-    """Writes one answer (`AnswerWriter`). plain: writes it alone where the upstream got a translated request."""
+    """Writes one answer (`AnswerWriter`). plain: writes all of it if the upstream got a translated request."""
 
     def __init__(self, passage: Passage, plain: MessageWriter, errors: Errors, asked: Asked) -> None:
         self.in_use = False
@@ -31,13 +31,13 @@ class PassedWriter:
         self._plain = plain
         self._errors = errors
         self._asked = asked
-        # What the exchange emitted and the client does not have: text, and calls with the end. Text may overtake the
-        # end of a call. Once the answer is changed, `_said` has all of it.
+        # Steps that the exchange emitted and the client does not have: text, and in `_said` calls and the end. Text may
+        # overtake the end of a call. Once the answer is changed, `_said` holds all of them.
         self._text = Run(None)
         self._said: deque[Said] = deque()
-        self._later: list[Said] = []  # waits for the end of the upstream's call that is open
+        self._later: list[Said] = []  # steps that wait for the end of the upstream's open call
         self._out: list[bytes] = []
-        self._open: Block | None = None  # whose beginning the client has from the upstream
+        self._open: Block | None = None  # the upstream's block whose start was sent to the client
         self._count = 0  # blocks sent as they came
         self._calls = 0
         self._reason = ""
@@ -45,14 +45,14 @@ class PassedWriter:
         self._begun = False
         self._told_end = False  # `message_delta` is sent
         self._ended = False
-        self._taken = False  # a step was taken since events were sent: without one they must wait
+        self._taken = False  # a step was taken since events were last sent; without one they must wait
 
     @property
     def over(self) -> bool:
         return self._ended or self._plain.over
 
     def begin(self) -> None:
-        """Write the first events before the upstream's own, which are then left out."""
+        """Write the first events now. Those of the upstream are then left out."""
         if not self._begun:
             self._plain.begin()
 
@@ -132,7 +132,7 @@ class PassedWriter:
     # -- events as they came ---------------------------------------------------------------------------------------
 
     def _release(self) -> None:
-        """Send the events up to the first one that the steps have not come to."""
+        """Send the events up to the first one that the steps have not reached."""
         while self._passage.tape and not self._ended:
             passes = None if self._changed else self._passes()
             if passes is False:
@@ -147,7 +147,7 @@ class PassedWriter:
             self._say()
 
     def _passes(self) -> bool | None:
-        """Send the next event as it came. None while the steps have not come to it, False if they say otherwise."""
+        """Send the next event unchanged. None while the steps have not reached it, False if they differ from it."""
         item = self._passage.tape[0]
         block, kind = item.block, item.kind
         head = self._said[0] if self._said else None
@@ -181,7 +181,7 @@ class PassedWriter:
     def _text_passes(self, item: Taped, block: Block) -> bool | None:
         """Whether an event of text passes, or of a block that the exchange does not read.
 
-        A block of text begins once some of its text passes: where all of it is dropped there is no block.
+        A block of text begins once some of its text passes. If all of it is dropped there is no block.
         """
         finished = isinstance(self._said[0], Finished) if self._said else False
         if block.kind != "text":
@@ -203,9 +203,9 @@ class PassedWriter:
         return False if has is None and gone_on else has
 
     def _call_passes(self, item: Taped, block: Block) -> bool | None:
-        """Whether an event of a call passes: once the steps have all of its arguments that have come.
+        """Whether an event of a call passes: True once the steps hold all arguments of the call that were received.
 
-        Arguments that are refused in the middle of what one read brought are therefore not sent up to there.
+        So if arguments are refused, those before the fault in the same read are not sent either.
         """
         said, kind = self._said, item.kind
         needed: list[type] = [Run] if block.waits else []
@@ -252,7 +252,7 @@ class PassedWriter:
     # -- after the first change ------------------------------------------------------------------------------------
 
     def _change(self) -> None:
-        """From here on `plain` writes text and calls. A call that has begun goes on in its block."""
+        """Let `plain` write text and calls from here on. A call that has begun goes on in its block."""
         if self._changed:
             return
         self._changed = True
@@ -269,9 +269,9 @@ class PassedWriter:
             self._stop_open()
 
     def _say(self) -> None:
-        """Write the steps that were taken, up to a call whose own events are not dealt with: blocks before it go first.
+        """Write the pending steps, up to a call whose upstream events are still on the tape: blocks before it go first.
 
-        They wait while a block of the upstream's is open.
+        The steps wait while another block of the upstream is open.
         """
         while self._said:
             step, block = self._said[0], self._open
@@ -300,7 +300,7 @@ class PassedWriter:
             self._out.append(self._plain.leaving())
 
     def _writes(self) -> bool:
-        """Deal with the next event: text and calls are left out. False while an open call must be finished first."""
+        """Handle the next event: text and calls are left out. False while an open call must be finished first."""
         item = self._passage.tape[0]
         block, kind = item.block, item.kind
         if kind in {"message_delta", "message_stop", "error"}:
@@ -327,7 +327,7 @@ class PassedWriter:
         return True
 
     def _close(self) -> None:
-        """End the block that is open, after the steps that were taken."""
+        """End the open block, after the pending steps."""
         if self._open is not None and self._open.kind != "tool_use":
             self._stop_open()
         self._say()
@@ -342,7 +342,7 @@ class PassedWriter:
         self._open = None
 
     def _tell_end(self, item: Taped) -> None:
-        """`message_delta`: why the upstream has stopped, unless the client's answer ends for another reason."""
+        """Send `message_delta` with the upstream's stop reason, unless the client's answer ends for another reason."""
         self._told_end = True
         delta = item.value.get("delta")
         own = delta.get("stop_reason") if isinstance(delta, dict) else None

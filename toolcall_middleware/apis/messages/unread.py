@@ -1,6 +1,6 @@
-"""What of a Messages request is not read here, and may be tools to the upstream that gets it as it was sent.
+"""Parts of a Messages request that are not read here, but may be tools to an upstream that gets the request unchanged.
 
-What says so are names of members. What a call or a tool holds under any name (`input`, a schema) is no more than data.
+They are recognized by the names of members. The content of a call or a tool (`input`, a schema) is only data.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _look(
 
 
 def _within(path: str, name: str) -> str:
-    """The path of a member. Short, because names may be long, and many stand below one."""
+    """The path of a member, cut because names may be long and a member may hold many."""
     return f"{path}.{name[:_LONGEST_PATH]}"[:_LONGEST_PATH]
 
 

@@ -1,7 +1,7 @@
 """The items of `input` as the messages of a chat completion.
 
-What one answer said (a thought, text, calls) stands in several items and becomes one assistant message again; each
-output becomes a tool message. What only OpenAI's servers could have made or read is left out.
+The items of one answer (a thought, text, calls) are joined to one assistant message; each output becomes a tool
+message. Items that only OpenAI's servers can make or read are left out.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _part(part: Reader) -> Part:
     match part.value("type"):
         case str(variant) if variant in _TEXTS:
             return {"type": "text", "text": part.required("text")}
-        case "refusal":  # what the model said; not every template knows the word
+        case "refusal":  # shown as text: not every template knows refusals
             return {"type": "text", "text": part.required("refusal")}
         case "input_image" | "image_url":
             return {"type": "image_url", "image_url": _image(part)}
@@ -145,7 +145,7 @@ def write_carried(thought: Carried) -> str:
 
 
 def read_carried(value: Any) -> Carried | None:
-    """What an `encrypted_content` of ours carries; None for any other value."""
+    """The content of an `encrypted_content` that this package wrote; None for any other value."""
     if not isinstance(value, str) or not value.startswith((_MARK, _TEXT_MARK)):
         return None
     try:
@@ -158,8 +158,8 @@ def read_carried(value: Any) -> Carried | None:
 
 
 def thought_of(item: Reader) -> Carried:
-    """What a reasoning item of a client's input says: what we gave, or its plain `content`. Nothing for what another
-    provider encrypted. Its `summary` tells the user what the model thought; it is not what the model thought.
+    """The thought in a reasoning item of the input: what this package carried, or the plain `content`. Empty for what
+    another provider encrypted. The `summary` is not read: it is for the user and is not the thought.
     """
     carried = read_carried(item.value("encrypted_content"))
     if carried is not None:
@@ -188,14 +188,14 @@ _SUMMARISE = (
 
 @dataclass(slots=True)
 class Paths:
-    """Where the client wrote what became a message: `messages[i]`, and each call `j` of it."""
+    """The client's paths of what became a message: `messages[i]`, and each call `j` of it."""
 
     messages: list[str] = field(default_factory=list)
     calls: dict[tuple[int, int], str] = field(default_factory=dict)
 
 
 class History:
-    """Takes the items in turn; `messages` and `paths` are what they make."""
+    """Converts the items in turn to `messages` and `paths`."""
 
     def __init__(self, tools: ClientTools) -> None:
         self.messages: list[Message] = []
@@ -203,19 +203,19 @@ class History:
         self.compacts = False
         """Whether the client asks for a summary of the conversation in place of an answer: Codex does."""
         self._tools = tools
-        self._open: Message | None = None  # the assistant's message that the next item may still belong to
-        self._thoughts: list[Carried] = []  # thoughts that wait for what was said after them
+        self._open: Message | None = None  # the assistant message that the next item may belong to
+        self._thoughts: list[Carried] = []  # thoughts that wait for the text or calls after them
         self._signed: dict[str, dict[str, Any]] = {}  # `extra_content` of calls by their ids
         self._call_ids: set[str] = set()
         self._by_item_id: dict[str, str] = {}  # an old shell's output names the item, not the call
         self._left_out = 0  # references to what is stored elsewhere
 
     def instructions(self, text: str) -> None:
-        """What stands before all items."""
+        """Add the request's instructions, which come before all items."""
         self._system(text, "instructions")
 
     def add(self, item: Reader) -> None:
-        """The next item. Raises ToolCallError, whose `param` begins with the item's path."""
+        """Add the next item. Raises ToolCallError, whose `param` begins with the item's path."""
         variant = item.text("type")
         match variant:
             case None if "role" not in item.fields and item.begins("id", b'"'):
@@ -243,10 +243,10 @@ class History:
                 self._output(variant, item)
             case _ if {"role", "content"} <= item.fields.keys():
                 raise item.error("type", f"{shown(variant)} is no type of a message.")
-            # Others are what OpenAI's servers did, or of a newer client: they cannot be shown to the model.
+            # Other items are of OpenAI's servers or a newer client: they cannot be shown to the model.
 
     def close(self) -> None:
-        """The last item has come."""
+        """End the open message, and drop thoughts that belong to no message."""
         if self._open is not None:
             self._join_thoughts(self._open)
         self._thoughts.clear()
@@ -268,7 +268,7 @@ class History:
                 raise item.error("role", f"A message's role must be one of {known}; got {shown(role)}.")
 
     def _system(self, content: Any, param: str) -> None:
-        """A system or developer message. Templates take one, at the front, and not every one knows `developer`."""
+        """Add a system or developer message. Templates take one, at the front, and not all know `developer`."""
         self.close()
         before = self.messages[-1] if len(self.messages) == 1 else None
         if before is not None and before["role"] == "system":
@@ -282,7 +282,7 @@ class History:
     def _said(self, text: str, param: str) -> None:
         message = self._open
         if message is not None and (message["content"] is None or "tool_calls" in message):
-            # Text behind calls belongs to their message: results have to follow right after it.
+            # Text after calls belongs to their message, because results have to follow right after that message.
             before = message["content"]
             message["content"] = text if not before else _joined(before, text)
             self._join_thoughts(message)
@@ -290,7 +290,7 @@ class History:
         self._assistant(param)["content"] = text
 
     def _assistant(self, param: str) -> Message:
-        """A new message of the assistant, with the thoughts that stood before it."""
+        """Add an assistant message, with the thoughts that came before it."""
         message: Message = {"role": "assistant", "content": None}
         self._join_thoughts(message)
         self._add(message, param)
@@ -311,11 +311,11 @@ class History:
         self.messages.append(message)
         self.paths.messages.append(param)
 
-    # -- calls and what they gave ----------------------------------------------------------------------------------
+    # -- calls and their results -----------------------------------------------------------------------------------
 
     def _call(self, own: Kind, item: Reader) -> None:
         if own is Kind.TOOL_SEARCH and item.given("call_id") is None:
-            return  # OpenAI's own search: no client has called it
+            return  # OpenAI's own search, which no client ran
         call_id = item.filled("call_id")
         name, arguments = self._called(own, item)
         message = self._open or self._assistant(item.path)
@@ -378,7 +378,7 @@ class History:
         self._add({"role": "user", "content": content}, item.path)
 
     def _found(self, item: Reader) -> None:
-        """The tools that a search has found are offered (request.py); here the model reads that they are."""
+        """Add a search's result: it names the found tools to the model. request.py offers them."""
         if item.given("call_id") is None:
             return
         call_id = self._answered("tool_search_output", item)
@@ -387,7 +387,7 @@ class History:
         self._result({"role": "tool", "tool_call_id": call_id, "content": told}, item.path)
 
     def _loaded(self, tool: Any, namespace: str | None = None) -> list[dict[str, Any]]:
-        """The definitions of what was found."""
+        """The definitions of the found tools."""
         match tool:
             case {"type": "namespace", "name": str(name), "tools": list(tools)} if namespace is None:
                 return [found for inner in tools for found in self._loaded(inner, name)]
@@ -424,5 +424,5 @@ def _parts(content: Any) -> list[dict[str, Any]]:
 
 
 def _joined(before: str, text: str) -> str:
-    """Two texts of one answer: as they are where a blank is between them."""
+    """Two texts of one answer, joined unchanged if white space is between them."""
     return before + text if before[-1:].isspace() or text[:1].isspace() or not text else f"{before}\n{text}"

@@ -29,7 +29,7 @@ _OWN = frozenset(
         "stream", "stream_options", "text", "tool_choice", "tools", "top_logprobs", "truncation",
     }
 )  # fmt: skip
-# Fields of a chat completion that a Responses request has other words for: one of them would say it twice.
+# Fields of a chat completion that have other names in a Responses request: they would repeat these.
 _CHAT_ONLY = frozenset(
     {
         "audio", "function_call", "functions", "logprobs", "max_completion_tokens", "max_tokens", "messages",
@@ -41,7 +41,7 @@ _NOT_FORWARDED = frozenset(name.casefold() for name in _OWN | _CHAT_ONLY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the answer has to know of its request. `echo`: the fields of the response that repeat the request's.
+    """The parts of a request that its answer needs. `echo`: the fields of the response that repeat the request's.
 
     `encrypted`: whether thoughts are carried in `encrypted_content`. `compacts`: the text is a summary of the
     conversation, which a `compaction` item carries.
@@ -168,7 +168,7 @@ def _history(read: Reader, items: list[Reader], tools: ClientTools) -> History:
 
 
 def _sampling(read: Reader) -> dict[str, Any]:
-    """What the chat completion calls otherwise."""
+    """The fields that have other names in a chat completion."""
     made: dict[str, Any] = {}
     limit = read.count("max_output_tokens")
     if limit is not None:
@@ -185,7 +185,7 @@ def _sampling(read: Reader) -> dict[str, Any]:
 
 
 def _echo(read: Reader, *, parallel: bool | None) -> dict[str, Any]:
-    """The fields of the response that say what was asked, checked, as the client spelled them."""
+    """The fields of the response that repeat the request's: checked, in the client's spelling."""
     reasoning, text = read.object("reasoning") or {}, read.object("text") or {}
     temperature, top_p = read.number("temperature", 0, 100), read.number("top_p", 0, 1)
     metadata = read.object("metadata") or {}
@@ -217,13 +217,13 @@ def _echo(read: Reader, *, parallel: bool | None) -> dict[str, Any]:
 
 
 def _penalty(read: Reader, name: str) -> float:
-    """A field that goes on as it is, for the backend to judge."""
+    """A field that is passed on unchanged, for the backend to check."""
     value = read.value(name)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
 def _line(raw: Raw | None) -> Raw | None:
-    """The same on one line: it stands in events."""
+    """The same JSON on one line, as events need it."""
     return None if raw is None else Raw(openai.one_line(bytes(raw)))
 
 

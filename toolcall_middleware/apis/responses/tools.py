@@ -180,7 +180,7 @@ PARAMETERS: dict[Kind, dict[str, Any]] = {
 
 
 def call_fields(kind: Kind, arguments: str) -> dict[str, Any]:
-    """The fields that hold what is called, of an item of this kind. Whatever the model wrote fits the item's type."""
+    """The fields of an item of this kind that hold the call's input. They fit the item's type for any arguments."""
     try:
         value = json.loads(arguments)
     except (ValueError, RecursionError):
@@ -248,7 +248,7 @@ def _copy(given: dict[str, Any], action: dict[str, Any], name: str, kind: type) 
 
 
 def arguments_of(kind: Kind, item: dict[str, Any]) -> Any:
-    """The arguments of the call that an item holds: what `call_fields` was given, save its spelling."""
+    """The arguments of the call that an item holds: the input of `call_fields`, except for its spelling."""
     if kind is Kind.TOOL_SEARCH:
         return item.get("arguments", {})
     value = item.get("operation" if kind is Kind.APPLY_PATCH else "action")
@@ -296,12 +296,12 @@ def read_tools(request: Reader, items: list[Reader]) -> ClientTools:
         if "tools" in item.fields and (variant := item.value("type")) in ("additional_tools", "tool_search_output"):
             listed += _listed(item.items("tools"), dropped, loaded=variant == "tool_search_output")
     tools.dropped += dropped
-    # A deferred tool waits for a search that the client runs; where there is none it would wait for ever.
+    # A deferred tool is loaded by a search that the client runs. Without such a search it is offered at once.
     searched = any(known.kind is Kind.TOOL_SEARCH for known, _ in listed)
     at_hand = {(known.namespace, known.name) for known, tool in listed if not tool.deferred}
     listed = [one for one in listed if not one[1].deferred or (one[0].namespace, one[0].name) not in at_hand]
     listed.sort(key=lambda one: searched and one[1].deferred)
-    # Names that the client chose for the model come first: a name that is made must not take one of them.
+    # Names that the client chose come first: a generated name must not take one of them.
     for known, _ in listed:
         if known.is_plain:
             tools.add_name(known)
@@ -350,7 +350,7 @@ def _listed(
 
 def _function(tool: Reader) -> dict[str, Any]:
     tool.text("description")
-    # These leave as they came; what is wrong with them is found where all tools are checked.
+    # These are passed on unchanged. Their faults are found where all tools are checked.
     return _spelled(tool, "description", "parameters", "strict")
 
 
@@ -416,7 +416,7 @@ def _forbids_json(sentence: str) -> bool:
 
 
 def no_such_tool(message: str) -> ToolCallError:
-    """The error for a choice that cannot be kept."""
+    """The error for a `tool_choice` that cannot be satisfied."""
     return ToolCallError("invalid_tool_choice", message, param="tool_choice")
 
 
@@ -498,7 +498,7 @@ def _offered_names(entry: dict[str, Any], offered: ClientTools, param: str = "to
         for found, tool in by_name.items()
         if tool.kind.has_names and tool.name == name and (tool.namespace == space if space is not None else True)
     ]
-    # A name may stand in several namespaces, and outside.
+    # A name may occur in several namespaces, and outside of them.
     plain = [found for found in meant if by_name[found].namespace is None]
     if plain or len(meant) == 1:
         return plain or meant

@@ -116,7 +116,7 @@ class ResponseWriter(BlockWriter):
                 _log.warning("responses: an image of the answer is left out, because it is an address and no data")
             case CallOpened(index, call_id, name, _, extra):
                 if not call_id or call_id in self._call_ids:
-                    call_id = new_call_id()  # clients tell calls apart by it
+                    call_id = new_call_id()  # clients distinguish calls by it
                 self._call_ids.add(call_id)
                 given = (extra or {}).get("extra_content")
                 if isinstance(given, dict) and self.asked.encrypted:
@@ -132,7 +132,7 @@ class ResponseWriter(BlockWriter):
     def _end(self, finished: Finished, usage: Any) -> dict[str, Any]:
         cut = _CUT.get(finished.reason)
         if cut is None and not self._item.said:
-            self._block(Content(""))  # several clients cannot do without any output
+            self._block(Content(""))  # several clients fail without any output
             self._finish_blocks(complete=True)
         response = self._response("completed" if cut is None else "incomplete")
         response["incomplete_details"] = None if cut is None else {"reason": cut}
@@ -147,7 +147,7 @@ class ResponseWriter(BlockWriter):
         self.begin()
         self.over, self._plain = True, None
         self._abandoned = True
-        self._finish_blocks(complete=False)  # what was said is in the output; no event says that it is done
+        self._finish_blocks(complete=False)  # the text so far is in the output; no event says that it is done
         self._abandoned = False
         response = self._response("failed")
         response["error"] = {"code": failed_code(error), "message": error.message}
@@ -204,14 +204,14 @@ class ResponseWriter(BlockWriter):
         self._item.add(step)
 
     def _close(self, *, complete: bool) -> None:
-        """A call is complete where nothing is missing of what the client gets, also in an answer that was cut later."""
+        """End the open item. A call with all of its content is complete, also in an answer that was cut later."""
         item = self._item
         if item.is_call:
             if item.whole is not None and self._finished is not None:
                 complete = item.whole
             cut = self._finished is None or self._finished.reason in _CUT
             self._cut_in_call |= cut and not complete
-        else:  # text is cut where it is the last that was said, unless the answer was cut in a call before it
+        else:  # only the last text is cut, unless the answer was cut in a call before it
             cut = self._finished is not None and self._finished.reason in _CUT and not self._cut_in_call
         status = "incomplete" if cut and not complete else "completed"
         done = status == "completed" or item.done_when_cut
@@ -275,7 +275,7 @@ def failed_code(error: ToolCallError) -> str:
 
 
 def _usage(usage: Any) -> dict[str, Any]:
-    """The usage of a chat completion in the words of Responses. What was not counted is 0: clients add it up."""
+    """The usage of a chat completion in the terms of Responses. Missing counts are 0, because clients add them up."""
     tokens = tokens_of(usage)
     return {
         "input_tokens": tokens.prompt or 0,
@@ -294,7 +294,7 @@ class _Item:
     said = False
     is_call = False
     whole: bool | None = None
-    """Whether nothing is missing of it; None where the end of the call's arguments says so."""
+    """Whether the item is complete; None if the end of the call's arguments decides that."""
 
     def __init__(self, writer: ResponseWriter, index: int) -> None:
         self._writer = writer
@@ -496,7 +496,7 @@ class _CustomCall(_Call):
 
 
 class _LocalCall(_Call):
-    """A call whose item holds no arguments but what they say: it is known when they are complete."""
+    """A call whose item holds fields made of the arguments, which are known when the arguments are complete."""
 
     prefix = "lc"
     done_when_cut = False
@@ -508,7 +508,7 @@ class _LocalCall(_Call):
         self.pieces.append(whole_text(step.text))  # type: ignore[union-attr]
 
     def ending(self) -> None:
-        """No event tells of its parts."""
+        """Emit nothing: the item has no events for its parts."""
 
 
 # -- the input of a custom tool, out of the arguments `{"input": "…"}` that the model writes ---------------------------
@@ -522,7 +522,7 @@ _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 class FreeformInput:
-    """The arguments of one custom call in, its input out. `finish` gives what `feed` could not know.
+    """Takes the arguments of one custom call and returns its input. `finish` returns what `feed` held back.
 
     ended: the whole input is known.
     """

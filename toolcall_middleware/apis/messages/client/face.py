@@ -27,7 +27,7 @@ _SETTINGS: dict[str, Any] = {"reasoning_field": "reasoning", "arguments_as_objec
 """Options under which an answer can be written as Messages: thoughts beside the text, arguments as they are written,
 and ids of letters, digits, `_` and `-`."""
 _NATIVE = {name: value for name, value in _SETTINGS.items() if name != "rewrite_ids"}
-"""An upstream of this API has such ids; by them a call is known in its own answer."""
+"""The options for an upstream of this API, whose ids have this form and identify the calls of its answer."""
 _LATEST = 253_402_300_799  # the last second that a date can have
 
 
@@ -90,7 +90,7 @@ class MessagesFace(Face):
         return self._errors.reply(error)
 
     def counted(self, tokens: int) -> FaceReply:
-        """The answer to count_tokens. That it is an estimate is said in `x-toolcall`, by the host."""
+        """The answer to count_tokens. The host marks it as an estimate in `x-toolcall`."""
         body = openai.encode({"input_tokens": tokens})
         return FaceReply(status=200, body=body, headers=(JSON, self._id_header))
 
@@ -104,7 +104,7 @@ class MessagesFace(Face):
 
     @property
     def _passed(self) -> Passage | None:
-        """The passage, where the upstream got the client's own request, or answers as the client has asked."""
+        """The passage, if the upstream got the client's own request, or answers as the client asked."""
         passage = self.passage
         return passage if passage is not None and (passage.used or passage.counts) else None
 
@@ -147,7 +147,7 @@ def _model(entry: dict[str, Any]) -> dict[str, Any]:
         "created_at": datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "lifecycle": "active",
     }
-    # vLLM tells how long a prompt may be; Anthropic's field for it has another name.
+    # vLLM reports the longest prompt in this field; Anthropic's field for it has another name.
     length = entry.get("max_model_len")
     if isinstance(length, int) and not isinstance(length, bool) and length > 0:
         model["max_input_tokens"] = length

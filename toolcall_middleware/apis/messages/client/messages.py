@@ -1,7 +1,7 @@
 """The conversation of a Messages request as chat messages.
 
 Neighbours of one role are one turn, as in the API. The results in a user's turn become tool messages and come before
-what else it says: a backend that takes tools wants them right behind the calls.
+its other content: a backend that takes tools requires them right after the calls.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def text_part(text: str) -> Part:
 
 
 def parts_of(block: Reader) -> list[Part]:
-    """The parts that a block of text, image, document or search result is. Raises ToolCallError for any other."""
+    """A block of text, image, document or search result as parts. Raises ToolCallError for any other."""
     match block.required("type"):
         case "text":
             return [text_part(block.required("text"))]
@@ -103,7 +103,7 @@ def _document(block: Reader) -> list[Part]:
             file = {"filename": title or "document.pdf", "file_data": _data_url(source)}
             found = [{"type": "file", "file": file}]
         case "url":
-            # No chat backend fetches documents: the model reads where it is.
+            # No chat backend fetches documents: the model gets the URL.
             found = [text_part(f"(a document at {source.filled('url')})")]
         case _:
             raise _not_here(source)
@@ -120,11 +120,11 @@ _BLANK_LINE = "\n\n"
 _FOREIGN = frozenset({
     "server_tool_use", "mcp_tool_use", "mcp_tool_listing", "container_upload", "fallback", "redacted_thinking",
 })  # fmt: skip
-"""Blocks of histories that began at Anthropic, and that say nothing to another model, but for calls with results."""
+"""Blocks of Anthropic's histories that mean nothing to another model, except for calls with results."""
 
 
 def read_messages(request: Reader, box: Toolbox, system: str, *, inline: bool) -> Conversation:
-    """The request's `messages` after its system text. What they say of tools changes `box`.
+    """The request's `messages` after its system text. Changes to the tools are applied to `box`.
 
     inline: definitions of tools are written where they are loaded. Raises ToolCallError.
     """
@@ -160,7 +160,7 @@ def _role(message: Reader) -> str:
 
 @dataclass(slots=True)
 class _Said:
-    """What an assistant's message says so far. between: what separates the next text from those before it."""
+    """The content of an assistant's message so far. between: separates the next text from those before it."""
 
     texts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
@@ -191,7 +191,7 @@ class _Said:
 class Conversation:
     """Chat messages, the client's path of each, and the ids of the calls among them.
 
-    unreadable: what no chat completion can hold, where the upstream speaks this API itself and can read it.
+    unreadable: the error for content that no chat completion can hold, if the upstream speaks this API and can read it.
     """
 
     def __init__(self, box: Toolbox, *, inline: bool) -> None:
@@ -210,7 +210,7 @@ class Conversation:
     # -- user ------------------------------------------------------------------------------------------------------
 
     def user(self, turn: list[Reader]) -> None:
-        """A turn of the user's: its results, then what else it says."""
+        """Add a turn of the user: its results, then its other content."""
         parts: list[Part] = []
         results = 0
         for message in turn:
@@ -256,7 +256,7 @@ class Conversation:
         return joined(parts, "\n")
 
     def _announced(self, tools: list[Tool]) -> str:
-        """What the model reads where tools are loaded."""
+        """The text for the model at the place where tools are loaded."""
         if self._inline:
             return write_definitions(tools)
         return "These tools can be called from now on: " + ", ".join(tool.name for tool in tools)
@@ -264,7 +264,7 @@ class Conversation:
     # -- assistant -------------------------------------------------------------------------------------------------
 
     def assistant(self, turn: list[Reader]) -> None:
-        """A turn of the assistant's as one message, or several where it holds results of servers' tools."""
+        """Add a turn of the assistant as one message, or several if it holds results of servers' tools."""
         said = _Said()
         of_servers: dict[str, Reader] = {}
         before = len(self.messages)
@@ -301,7 +301,7 @@ class Conversation:
             self.add(said.message(said.calls), turn[0].path)
 
     def _of_server(self, call: dict[str, Any], result: str, said: _Said, path: str) -> None:
-        """What a server's tool gave, as a call and its result: these are shown to the model as data."""
+        """Add the result of a server's tool as a call and its result, which the model is shown as data."""
         self.add(said.message([call]), path)
         self.add({"role": "tool", "tool_call_id": call["id"], "content": result}, path)
 
@@ -326,7 +326,7 @@ class Conversation:
         return [part["text"] for part in parts]
 
     def _unread(self, error: ToolCallError) -> list[Part]:
-        """What stands for a block that is not known here, but may be to an upstream of this API."""
+        """The parts in place of a block that only an upstream of this API may know. Raises `error` for any other."""
         if not self._box.native:
             raise error
         self.unreadable = self.unreadable or error
@@ -379,7 +379,7 @@ def _leave_out(block: Reader) -> None:
     _log.debug("messages: %s of type %s is left out", block.path, shown(block.value("type")))
 
 
-# -- what another model can read of the result of a tool that Anthropic's servers ran ----------------------------------
+# -- the readable text in the result of a tool that Anthropic's servers ran -------------------------------------------
 
 
 _READ = (
@@ -392,7 +392,7 @@ _READ = (
 def readable(content: Any) -> str:
     """The titles, addresses, texts and outputs in the `content` of a `*_tool_result` block; empty where it has none.
 
-    What is encrypted, or a file, says nothing.
+    Encrypted content and files have no text.
     """
     lines: list[str] = []
     waiting = [content]
@@ -424,7 +424,7 @@ MOST_CARRIED = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """What the client wants of thoughts. wanted: it gets blocks. omitted: their text stays empty."""
+    """How the client wants thoughts. wanted: as blocks. omitted: the text of the blocks is empty."""
 
     wanted: bool = False
     omitted: bool = False

@@ -1,7 +1,7 @@
 """A Messages request as a chat completion.
 
-What a chat backend has no word for is left out: `metadata`, `service_tier`, `context_management`, `container`,
-`cache_control`, `inference_geo` and whatever else is not known here. Clients do not give these up when refused.
+Fields that a chat backend does not have are left out: `metadata`, `service_tier`, `context_management`, `container`,
+`cache_control`, `inference_geo` and all that are unknown here. Clients keep sending them after a refusal.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _output(request: Reader) -> dict[str, Any]:
 
 
 def _estimate(chat: dict[str, Any]) -> int:
-    """How many tokens the prompt may have, by its size; the true number comes with the answer's end."""
+    """An estimate of the prompt's tokens, by its size; the true number comes at the answer's end."""
     size = sum(_text_size(message.get("content")) for message in chat["messages"])
     size += sum(len(call["function"]["arguments"]) for call in _calls(chat))
     size += sum(len(openai.encode(tool)) for tool in chat.get("tools", ()))
@@ -144,7 +144,7 @@ def _calls(chat: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from message.get("tool_calls", ())
 
 
-# -- the system text: its blocks as one text, without what changes from request to request and says nothing ------------
+# -- the system text: its blocks as one text, without meaningless lines that change from request to request -----------
 # A backend keeps what it computed of a prompt as long as the next one begins with the same bytes. A line that differs
 # in each request and comes first makes it compute the whole prompt again.
 
@@ -162,7 +162,7 @@ _KNOWN_LINES: tuple[tuple[str, re.Pattern[str], bool], ...] = (
         True,
     ),
 )
-"""Lines that are known to be first: name, pattern, whether the line says something, and goes to the end of the text."""
+"""Known first lines: name, pattern, whether the line has a meaning and is therefore moved to the end of the text."""
 
 
 def system_text(request: Reader) -> str:
@@ -179,7 +179,7 @@ def system_text(request: Reader) -> str:
 
 
 def _without_known_lines(texts: list[str]) -> list[str]:
-    """The texts with the known lines at their front left out, or moved behind them."""
+    """The texts with the known lines at their front left out, or moved to the end."""
     moved: list[str] = []
     for name, pattern, keep in _KNOWN_LINES:
         first = next((number for number, text in enumerate(texts) if text.strip()), None)

@@ -1,8 +1,8 @@
 """The tools of a Messages request as functions, and which of them the model is offered.
 
 Deferred tools (`defer_loading`) are offered from the place on where the conversation names them: in the result of a
-tool search, or by a `tool_addition`. They stand behind the others, in the order in which they came, so that the prompt
-up to them keeps its bytes from turn to turn.
+tool search, or by a `tool_addition`. They follow the others, in the order in which they were loaded, so that the
+prompt before them keeps its bytes from turn to turn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SEARCH = "tool_search_tool_"
 
 
 class Toolbox(OfferedTools):
-    """The tools of a request. The conversation changes in its order which of them are offered.
+    """The tools of a request. Which of them are offered changes in the course of the conversation.
 
     native: the upstream speaks this API itself. foreign: names of tools that a native upstream runs; they are declared,
     so that guards see them. unproven: paths of MCP servers of which a native upstream may call any tools.
@@ -39,7 +39,7 @@ class Toolbox(OfferedTools):
         self._removed: set[str] = set()
 
     def declare(self, tool: Tool) -> None:
-        """One more tool. Raises ToolCallError where its name is taken."""
+        """Add a tool. Raises ToolCallError if its name is taken."""
         if tool.name in self.declared:
             message = f"Tool names must be unique; {shown(tool.name)} was declared before."
             raise refusal(f"{tool.path}.name", message, "invalid_tool_schema")
@@ -54,7 +54,7 @@ class Toolbox(OfferedTools):
             self.waiting[tool.name] = tool
 
     def leave_out(self, name: str, path: str) -> None:
-        """A tool that only Anthropic's servers can run: kept where they are the upstream, else left out."""
+        """Handle a tool that only Anthropic's servers can run: keep it if they are the upstream, else leave it out."""
         if not self.native:
             self.dropped.append(name)
         elif name not in self.foreign:
@@ -62,7 +62,7 @@ class Toolbox(OfferedTools):
             self.foreign.add(name)
 
     def serve(self, name: str, tools: list[str] | None, path: str) -> None:
-        """An MCP server, or a set of its tools. tools: those that can be called; None where they may be any."""
+        """Add an MCP server or a set of its tools. tools: those that can be called; None if any may be."""
         if tools is None or not self.native:
             self.unproven.append(path)
             self.leave_out(name, path)
@@ -79,7 +79,7 @@ class Toolbox(OfferedTools):
         return super().load(name)
 
     def remove(self, name: str) -> Tool | None:
-        """The conversation takes a tool away; the tool, if it was offered until now."""
+        """The conversation removes a tool. Return the tool if it was offered until now."""
         if not self.is_offered(name):
             return None
         self._removed.add(name)
@@ -106,7 +106,7 @@ class Toolbox(OfferedTools):
 
 
 def read_tools(request: Reader, *, native: bool = False) -> Toolbox:
-    """The request's `tools`. native: see `Toolbox`. Raises ToolCallError for what is no tool."""
+    """The request's `tools`. native: see `Toolbox`. Raises ToolCallError for an entry that is not a tool."""
     box = Toolbox(native=native)
     searches = False
     entries = request.items("tools")
@@ -157,7 +157,7 @@ def _values(entry: Reader) -> dict[str, Any]:
 
 
 def _name_of(entry: Reader, otherwise: str) -> str:
-    """The name of a tool that is left out, as a log line and a header may hold it: the client wrote it."""
+    """The name of a tool that is left out, made safe for log lines and headers: the client wrote it."""
     names = [entry.value(name) for name in ("name", "mcp_server_name")]
     name = next((name for name in names if isinstance(name, str) and name), otherwise)
     return _NOT_IN_HEADER.sub("_", name[:64])
@@ -249,7 +249,7 @@ def tools_of_server(server: Mapping[str, Any], toolsets: Sequence[Mapping[str, A
     return names if known else None
 
 
-# -- tools that Anthropic defines and the client runs: a request names their type, the model knows their schema --------
+# -- tools that Anthropic defines and the client runs: a request names their type, Claude knows their schema -----------
 # A local model does not, so they are offered as functions. The parameters are those of Anthropic's pages
 #   https://platform.claude.com/docs/en/agents-and-tools/tool-use/bash-tool (text-editor-tool, memory-tool,
 #   computer-use-tool), and of the SDK's types `BetaMemoryTool20250818Command`. The descriptions are ours.
@@ -260,7 +260,7 @@ Schema = dict[str, Any]
 
 
 def typed_tool(kind: str, entry: Reader) -> dict[str, Any] | None:
-    """The function (`name`, `description`, `parameters`) that a tool of this type is; None of any other type.
+    """The function (`name`, `description`, `parameters`) for a tool of this type; None for an unknown type.
 
     A version that is newer than those known here is read as the newest.
     """

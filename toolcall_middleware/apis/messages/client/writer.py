@@ -40,7 +40,7 @@ _log = logging.getLogger("toolcall_middleware")
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _BYTES_A_TOKEN = 4
 _WHERE_OTHER = "arguments"
-"""The field that holds arguments which are no object: the model is shown there what it wrote, when it comes back."""
+"""The field for arguments that are not an object. The model sees its text there when the call is sent back."""
 _REASONS = {"length": "max_tokens", "content_filter": "refusal", "model_length": "model_context_window_exceeded"}
 """`model_length` is Mistral's word for a context that is full."""
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -162,7 +162,7 @@ class MessageWriter(BlockWriter):
         return self.call is not None
 
     def close_block(self) -> None:
-        """End the open block; what follows begins another."""
+        """End the open block. The next step begins another."""
         self._finish_blocks(complete=True)
         self._plain = None
 
@@ -237,7 +237,7 @@ class MessageWriter(BlockWriter):
         self._out.append(event("content_block_delta", {"index": len(self._content) - 1, "delta": delta}))
 
     def _goes_on(self) -> type | None:
-        """The type of step that is a delta of the open block: of arguments those without a backslash."""
+        """The type of step that is a delta of the open block; for arguments only those without a backslash."""
         if self.kind is Kind.TEXT and self.call is None:
             return Content
         if self.call is not None and self._is_object and self._pairs is not None and not self._pairs.holds:
@@ -245,7 +245,7 @@ class MessageWriter(BlockWriter):
         return None
 
     def _safe_id(self, call_id: str) -> str:
-        """The id, or a new one where it cannot be one on this wire, or is another call's."""
+        """The id, or a new one if it is not valid in this API or belongs to another call."""
         if not _ID.fullmatch(call_id) or call_id in self._taken:
             call_id = new_call_id()
         self._taken.add(call_id)
@@ -253,7 +253,7 @@ class MessageWriter(BlockWriter):
 
 
 def usage_of(usage: Any, *, input_estimate: int, output_estimate: int) -> dict[str, Any]:
-    """The `usage` object. Where the chat answer has none, both numbers are estimates: clients need them to be there."""
+    """The `usage` object. If the chat answer has none, both numbers are estimates, because clients require them."""
     tokens = tokens_of(usage)
     cached = min(tokens.cached, tokens.prompt or 0)
     made: dict[str, Any] = {
@@ -270,7 +270,7 @@ def usage_of(usage: Any, *, input_estimate: int, output_estimate: int) -> dict[s
 def stop_of(reason: str, *, calls: int, refused: bool, matched: Any, stops: Sequence[str]) -> tuple[str, str | None]:
     """`stop_reason` and `stop_sequence` for a chat answer's `finish_reason`.
 
-    calls: how many calls it has. refused: it holds a refusal. matched: what the backend says ended it; a string where
+    calls: how many calls it has. refused: it holds a refusal. matched: what the backend says ended it; a string if
     it was a stop string (vLLM's `stop_reason`, SGLang's `matched_stop`).
     """
     if reason in _REASONS:
@@ -285,9 +285,9 @@ def stop_of(reason: str, *, calls: int, refused: bool, matched: Any, stops: Sequ
 
 
 def as_input(text: str) -> bytes:
-    """A call's arguments as the JSON of an object: themselves where they are one, else an object that holds them.
+    """A call's arguments as the JSON of an object: unchanged if they are one, else an object that holds them.
 
-    What was cut off is not closed to look complete: it is a string then.
+    Truncated arguments are not closed to look complete; they are held as a string.
     """
     if not text.strip():
         return b"{}"
@@ -347,7 +347,7 @@ class Errors:
         headers = {name.lower(): value for name, value in error.headers.items()}
         headers.pop("content-type", None)
         if status != error.status and status >= 500:
-            headers["x-should-retry"] = "false"  # it was no fault of a server's: to ask again changes nothing
+            headers["x-should-retry"] = "false"  # the fault is not a server's: a retry changes nothing
         if is_ours(error.code):
             headers["x-toolcall-error"] = str(error.code)
         named = tuple(
@@ -376,18 +376,18 @@ class Errors:
             return 400, "invalid_request_error", fault.message(error.message)
         status, message = error.status, self._placed(error)
         if status == 404 and not _is_of_model(error):
-            # To Claude Code a 404 is a wrong name of a model, whatever it says.
+            # Claude Code takes every 404 for a wrong model name.
             status = 502
         kind = _TYPES.get(status) or ("invalid_request_error" if status < 500 else "api_error")
         return status, kind, message
 
     def _placed(self, error: ToolCallError) -> str:
-        """The message behind the path of its field, as the API writes them."""
+        """The message with the path of its field as a prefix, as the API writes them."""
         path = self.path_of(error.param) if error.param else ""
         return f"{path}: {error.message}" if path and not error.message.startswith(path) else error.message
 
     def path_of(self, param: str) -> str:
-        """The client's path for a `param` of a chat completion's; a path of ours stays."""
+        """The client's path for a `param` of the chat completion; any other path is returned unchanged."""
         found = _PLACE.match(param)
         if found is None:
             head, dot, rest = param.partition(".")

@@ -1,1 +1,1 @@
-"""Messages as an upstream answers it, behind chat completions."""
+"""Messages as the API of an upstream, translated from and to chat completions."""

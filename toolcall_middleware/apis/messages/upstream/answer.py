@@ -73,7 +73,7 @@ def _count(values: Mapping[str, Any], name: str) -> int:
 
 
 def _refusal_of(message: Mapping[str, Any]) -> str | None:
-    """What a model that refuses says of it, where the API tells."""
+    """The explanation of a model that refuses, if the API gives one."""
     details = message.get("stop_details")
     text = details.get("explanation") if isinstance(details, dict) else None
     return text if isinstance(text, str) and text else None
@@ -82,18 +82,18 @@ def _refusal_of(message: Mapping[str, Any]) -> str | None:
 def error_of(data: bytes, status: int | None) -> ToolCallError:
     """An error of the API, or of the host; its status, type and text stay.
 
-    status: None for an event of a stream, which has none. The one that its type has otherwise becomes its code.
+    status: None for an event of a stream, which has none. Then the usual status of its type is used as code.
     """
     error = read_error(data, status)
     if error.code is None and status is None and error.type in _STATUS:
         error.code = error.status = _STATUS[error.type]
     elif error.code is None and status is not None and is_context_error(error):
-        error.code = CONTEXT  # by that clients know that they must shorten the prompt
+        error.code = CONTEXT  # clients shorten the prompt at this code
     return error
 
 
 class AnthropicAnswer(UpstreamAnswer):
-    """One answer. Each delta leaves with the event that brought it. on_event: takes each event before its chunks."""
+    """One answer. The deltas of an event are emitted with that event. on_event: takes each event before its chunks."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class AnthropicAnswer(UpstreamAnswer):
         self._refusal: str | None = None
 
     def whole(self, data: bytes) -> bytes:
-        """A whole message; arguments keep the spelling that they have there. Raises ToolCallError where it is none."""
+        """A whole message as a completion. Arguments keep their spelling. Raises ToolCallError for other bodies."""
         message = read_value(data)
         content = message.get("content") if isinstance(message, dict) else None
         # The same blocks with their values as they are written.
@@ -156,7 +156,7 @@ class AnthropicAnswer(UpstreamAnswer):
                 pass  # ping, and what is not known yet
 
     def _is_complete(self, *, cut: bool) -> bool:
-        """Whether all was said but the last word."""
+        """Whether only the last event of the stream is missing."""
         return not cut and self._stop_reason is not None
 
     def _usage(self) -> dict[str, Any]:

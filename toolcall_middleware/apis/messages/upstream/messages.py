@@ -1,7 +1,7 @@
 """OpenAI messages as Anthropic's: a system text, and turns of user and assistant made of content blocks.
 
 Anthropic's rules: the roles alternate and the user begins; a text block holds more than white space; the results of
-all calls of a turn stand first in the next user turn; ids are unique and made of letters, digits, `_` and `-`.
+all calls of a turn come first in the next user turn; ids are unique and made of letters, digits, `_` and `-`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def convert(messages: Any) -> Conversation:
             case _:
                 system += _content(turn, only_text=True)
     if not turns.done:
-        # An instruction alone is no request there.
+        # The API refuses a request that holds only an instruction.
         turns.add("user", system)
         system = []
     if not turns.done:
@@ -104,7 +104,7 @@ def _shortest(blocks: list[Block]) -> str | list[Block]:
 
 
 class _Ids:
-    """The ids of calls that the API takes, asked in the order of the calls."""
+    """Valid ids for the calls, requested in the order of the calls."""
 
     def __init__(self, calls: list[Call]) -> None:
         self._taken = {call.id for call in calls if _ID.fullmatch(call.id)}
@@ -112,7 +112,7 @@ class _Ids:
         self._sent: set[str] = set()
 
     def of(self, call: Call) -> str:
-        """The client's own id if it can be, else one that the same request always gives."""
+        """The client's id if it is valid and unused, else one that depends only on the request."""
         if not call.id:
             raise refusal(call.path, "A tool call needs an id.")
         times = self._times.get(call.id, 0)
@@ -144,7 +144,7 @@ def _assistant(turn: Turn, sent: list[str]) -> list[Block]:
 
 
 def _input(arguments: Any) -> Any:
-    """A call's arguments as the object that the API wants, spelled as they are; what is none goes into one."""
+    """A call's arguments as the object that the API wants, in their spelling. Other values are put into an object."""
     if isinstance(arguments, dict):
         return arguments
     text = arguments if isinstance(arguments, str) else ""
@@ -243,7 +243,7 @@ def _document(value: Any, where: str) -> Block:
 def _thinking(message: dict[str, Any]) -> list[tuple[int, Block]]:
     """The model's thinking as it came with an answer of ours (`reasoning_details`), or as `thinking_blocks`.
 
-    Each with the number of calls that stand before it. Only what is signed goes back: the API refuses the rest.
+    Each has the number of calls before it. Only signed thinking is sent back: the API refuses the rest.
     """
     blocks: list[tuple[int, Block]] = []
     details = message.get("reasoning_details")

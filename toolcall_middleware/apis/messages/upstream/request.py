@@ -17,7 +17,7 @@ from .messages import Conversation, convert
 
 _log = logging.getLogger("toolcall_middleware.anthropic")
 
-# Fields that change the answer in a way this API has nothing for. Said, because silence would be a lie.
+# Fields that change the answer in a way that this API cannot. They are refused rather than silently dropped.
 _REFUSED: Mapping[str, str] = {
     "logprobs": "it gives no log probabilities",
     "top_logprobs": "it gives no log probabilities",
@@ -25,7 +25,7 @@ _REFUSED: Mapping[str, str] = {
     "functions": "send tools instead",
     "web_search_options": "it has no such option",
 }
-# Fields that steer, and without which the answer is still one. Left out with a line in the log.
+# Fields that an answer can do without. They are left out with a line in the log.
 _LEFT_OUT = ("frequency_penalty", "presence_penalty", "logit_bias", "seed", "prediction", "verbosity")
 _TIERS = {"auto": "auto", "default": "standard_only", "standard_only": "standard_only"}
 
@@ -41,7 +41,7 @@ _JSON_OBJECT = "Answer with nothing but a JSON object."
 def build(body: Reader, *, default_max_tokens: int) -> dict[str, Any]:
     """The body for the API. Raises ToolCallError for what it cannot express.
 
-    `default_max_tokens` is what an answer may take where the client does not say it: the API wants a number.
+    `default_max_tokens` is the limit of an answer if the client sets none: the API requires a number.
     """
     _refuse(body)
     model = body.filled("model")
@@ -100,7 +100,7 @@ def _tools(body: Reader, talk: Conversation, able: Abilities, sent: dict[str, An
     if names is not None:
         tools = [tool for tool in tools if tool["name"] in names]
     if choice["type"] in {"any", "tool"} and not able.forced:
-        # What the answer lacks then is seen by the middleware, which asks once more.
+        # If the answer then lacks a required call, the middleware retries.
         choice = {"type": "auto"}
         _log.info("tool_choice: this model cannot be forced to call; auto is sent.")
     if choice["type"] == "tool" or (choice["type"] != "none" and body.value("parallel_tool_calls") is False):
@@ -211,7 +211,7 @@ def _lengths(body: Reader, talk: Conversation, able: Abilities, sent: dict[str, 
         return
     budget = min(budget, sent["max_tokens"] * 3 // 4)
     if budget < _LEAST_BUDGET or not talk.thought:
-        # Too little room; or calls whose thinking the client did not keep, which the API refuses then.
+        # There is too little room, or the client did not keep the thinking of calls, which the API then refuses.
         _log.info("reasoning_effort is left out: the conversation or max_tokens leave no room for thinking.")
         return
     sent["thinking"] = {"type": "enabled", "budget_tokens": budget}

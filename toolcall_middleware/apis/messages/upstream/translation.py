@@ -1,4 +1,4 @@
-"""Anthropic's Messages API behind the OpenAI face: one request and its answer. No I/O.
+"""Translates chat completions to Anthropic's Messages API: one request and its answer. No I/O.
 
 https://platform.claude.com/docs/en/api/messages
 """
@@ -23,13 +23,13 @@ from .request import build
 PATH = "/v1/messages"
 _MODELS_A_PAGE = 1000
 _COUNTED = frozenset({"model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"})
-"""Fields that a prompt is counted by; the API refuses others there."""
+"""Fields for counting a prompt's tokens; the API refuses others there."""
 
 
 class AnthropicTranslation(Translation):
     """To `POST /v1/messages`.
 
-    `default_max_tokens`: what an answer may take where the client does not say. `limit`: bytes of one event.
+    `default_max_tokens`: the limit of an answer if the client sets none. `limit`: bytes of one event.
     `created`: seconds since 1970 for the answers, which have none of their own.
     """
 
