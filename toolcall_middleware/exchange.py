@@ -83,7 +83,7 @@ class Exchange:
 
     defer: whether the host takes `Count` and `Learn`; else all is counted at once, and no evidence is looked for.
     always: a request without tools is answered too. writer: writes the answer of an API other than chat completions.
-    guarded: a request that is not ours goes on as it came, and the calls in its answer are read.
+    guarded: a request that the middleware does not read is sent on unchanged, and the calls in its answer are read.
     """
 
     writer: AnswerWriter | None = None

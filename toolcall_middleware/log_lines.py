@@ -15,7 +15,7 @@ _LONGEST = 500
 
 
 def pairs(fields: Mapping[str, Any]) -> str:
-    """Return `name=value name=value`, without values that are None or empty. One that is no word is JSON in ASCII."""
+    """Return `name=value name=value`, without values that are None or empty. Others than words are JSON in ASCII."""
     words = []
     for name, value in fields.items():
         if value is None or value == "":

@@ -168,7 +168,7 @@ def _recall_ids(calls: list[dict[str, Any]], rows: Sequence[Row]) -> None:
 def _circumstances(
     rows: Sequence[Row], model: str, summary: Mapping[str, Any], template: str | None
 ) -> tuple[Settings, BackendMemory]:
-    """The settings in force, and what was known of the backend. Older traces tell only format and mode."""
+    """The settings in force, and what was known of the backend. Older traces have only format and mode."""
     memory = BackendMemory()
     row = next((row for row in rows if row["kind"] == "settings"), None)
     if row is None:
@@ -201,8 +201,8 @@ def _is_allowed(name: str, value: Any) -> bool:
 
 
 def known_format(name: Any, template: str | None) -> str:
-    """The name of a format that a trace names; `auto` where it cannot be used: importing a module would run it, and no
-    trace tells the template.
+    """The format that a trace names; `auto` where it cannot be used: importing a module would run it, and no trace
+    records the template.
     """
     if not isinstance(name, str) or registry.is_place(name) or (name == registry.TEMPLATE and template is None):
         return "auto"

@@ -1,4 +1,4 @@
-"""Names that models write for tools: which offered tool a name means that is not offered as it is written.
+"""Names that models write for tools: finds the offered tool that a differently spelled name means.
 
 Models write `functions.get_weather` (their training's namespace), `getWeather` or `get-weather`. Such a name is the
 tool's whose name is the same without case, separators and prefix; where that is two tools' it means neither.

@@ -56,7 +56,7 @@ class Command:
     examples: tuple[str, ...] = ()
     """Whole lines, as a user would type them; `# …` after a line describes its purpose."""
     exit_codes: Mapping[int, str] = field(default_factory=dict)
-    """What they mean, where it is not what it is for all: 0 "done", 2 and 130."""
+    """Their meanings, where they differ from those of all commands: 0 "done", 2 and 130."""
     order: int = 50
     """Its position in the list of commands."""
     takes_rest: bool = False
@@ -115,7 +115,7 @@ def template_of(place: str | None) -> str | None:
 
 
 def add_style(parser: argparse.ArgumentParser, *, mode: str = "prompt") -> None:
-    """How calls are asked for. `mode`: the command's default."""
+    """The options for requesting calls. `mode`: the command's default."""
     parser.add_argument("--format", metavar="NAME", help="how calls are written and read (default: auto)")
     add_template(parser)
     parser.add_argument("--mode", metavar="MODE", help=f"{OPTIONS['mode'].allowed} (default: {mode})")
@@ -200,7 +200,7 @@ def read_file(name: str) -> bytes:
 
 
 def to_environment(values: Mapping[str, Any]) -> None:
-    """Hands settings to whoever builds the app from the environment: `create_proxy`, here or in worker processes."""
+    """Passes settings through the environment to `create_proxy`, here or in worker processes."""
     os.environ.update({ENV_PREFIX + name.upper(): str(value) for name, value in values.items()})
     before = os.environ.get(COMMAND_LINE, "").split(",")
     os.environ[COMMAND_LINE] = ",".join(dict.fromkeys(name for name in (*before, *values) if name))

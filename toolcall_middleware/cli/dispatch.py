@@ -1,4 +1,4 @@
-"""Finds the commands, runs the one that is asked for, and turns a user's mistake into one line."""
+"""Finds the commands, runs the requested one, and reports a user's mistake in one line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .command import PROG, WIDTH, Command, UsageError
 _USAGE_ERROR = 2  # argparse's own
 _OUTPUT_LOST = 1
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-# As shells tell of a process that SIGINT (2) ended.
+# The exit code that shells give a process that SIGINT (2) ended.
 _INTERRUPTED = 128 + 2
 
 
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if error.errno not in _NO_ROOM:
                 raise
             print(f"{PROG}: the output cannot be written: {error.strerror}", file=sys.stderr)
-        # What is left must not fail once more when Python flushes it at exit.
+        # The rest of the buffer must not fail again when Python flushes it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _OUTPUT_LOST
     except KeyboardInterrupt:

@@ -136,7 +136,7 @@ def _values(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _announce(settings: Settings, address: str, port: int) -> None:
-    """Tell where it listens, and who else may use that."""
+    """Print where it listens, and who else may use that address."""
     from ..hosts.http.cors import is_loopback
 
     host = f"[{address}]" if ":" in address else address

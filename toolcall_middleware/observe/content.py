@@ -1,4 +1,4 @@
-"""What was said in an exchange, as OpenTelemetry's conventions for generative AI write it: messages of parts.
+"""The messages of an exchange, as OpenTelemetry's conventions for generative AI write it: messages of parts.
 
 Only for spans, and only where an operator asks for content (`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`).
 Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/ (`gen_ai.input.messages` and the like).
@@ -60,7 +60,7 @@ def _input(message: Message) -> Message:
 def _texts(content: Any) -> list[Message]:
     if isinstance(content, str):
         return [{"type": "text", "content": content}] if content else []
-    # What is no text has the form that it came in.
+    # Content that is not text keeps its form.
     return [
         {"type": "text", "content": part["text"]} if isinstance(part.get("text"), str) else part
         for part in _dicts(content)

@@ -1,9 +1,9 @@
 """The content of one exchange in the order in which it was received and sent, bounded in bytes.
 
 A row is a JSON object with `at` (milliseconds since the request came) and `kind`:
-`request`, `settings` (`values` that are no defaults, and what was `known` of the backend), `ask` (what the backend is
-asked with), `head`, `backend` (a piece of its answer), `client` (a piece of ours; `of` is the row of the backend's
-piece that it came of), `decision` (`what`, `value`, `why`), `error`, `cut`.
+`request`, `settings` (`values` other than defaults, and what was `known` of the backend), `ask` (the body for the
+backend), `head`, `backend` (a piece of its answer), `client` (a piece of ours; `of` is the row of the backend's
+piece that caused it), `decision` (`what`, `value`, `why`), `error`, `cut`.
 Where a client speaks another API than chat completions, `request` is the chat form of its request, and a `client` row
 is a step of the answer: `step` is text, reasoning, refusal, call, arguments or finish. Two more kinds hold that API's
 own bytes: `face_request` (`api` names the API) and `face` (a piece of the answer).

@@ -109,7 +109,7 @@ class Observer(Protocol):
     wants_content: bool
 
     def begin(self, report: Report, headers: Mapping[str, str]) -> None:
-        """A request has come. `headers` are the client's, names in lower case; keys are in them."""
+        """A request arrived. `headers` are the client's, with names in lower case; they include keys."""
 
     def end(self, report: Report) -> None:
         """It has ended; the report does not change any more."""

@@ -68,7 +68,7 @@ class Spans:
         self._propagate.inject(report.sent_on, self._trace.set_span_in_context(span))
 
     def end(self, report: Report) -> None:
-        """Close it, with what is known."""
+        """End the span with the facts of the request."""
         span, begin = self._open.pop(id(report), (None, 0))
         if span is None:
             return

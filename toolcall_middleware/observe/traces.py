@@ -39,12 +39,12 @@ _ENCODE = msgspec.json.Encoder().encode
 
 
 class TraceError(ValueError):
-    """A file that is no trace. The message says why."""
+    """A file that is not a trace. The message gives the reason."""
 
 
 @dataclass(slots=True)
 class Trace:
-    """One exchange that is over, or as far as it has come. `summary`: see `summary_of`."""
+    """One exchange, finished or still running. `summary`: see `summary_of`."""
 
     summary: dict[str, Any]
     rows: list[Row] = field(default_factory=list)
@@ -184,7 +184,7 @@ class TraceFiles:
         writing.add_done_callback(self._writing.discard)
 
     def flush(self) -> None:
-        """Wait for what is being written."""
+        """Wait for the traces that are being written."""
         wait(list(self._writing))
 
     def _make_folder(self) -> None:
@@ -226,7 +226,7 @@ class TraceFiles:
         if self._max_total is None:
             return
         left = self._max_total - self._max_total // 16
-        # By name, which begins with the time. What is named otherwise is not ours.
+        # By name, which begins with the time. Files with other names are not traces.
         for path in sorted((path for path in self._folder.glob("*.jsonl") if _OURS.match(path.name)), reverse=True):
             try:
                 left -= path.lstat().st_size

@@ -17,7 +17,7 @@ from ..errors import ToolCallError, kind, refusal, shown
 from ..wire.json_input import DECODE_ERRORS, LARGE, decode, written_arguments
 
 MAX_NESTING = 200
-"""Levels of JSON in the messages: what is admitted here can be encoded again at any depth of the stack."""
+"""The most levels of JSON in messages, so that they can be encoded again at any depth of the stack."""
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)

@@ -42,7 +42,7 @@ class ChatRequest:
     `listed` are the tools and those that may be called without being shown to the model (`DEFERRED_FIELD`).
     `tools_raw` tells tool lists apart: the key for everything derived from `tools`, empty where none are offered.
     `overrides` are the Settings that this request changes, by name.
-    `legacy` is true when tools came in the deprecated `functions`: the answer goes back as `function_call`.
+    `legacy` is true when tools are in the deprecated `functions`: the answer has `function_call`.
     `custom` are the names of tools of `type: custom`: in `tools`, functions with one required string `input`.
     `provider` are the types of tools that a provider runs itself, by their index: they are not in `tools`.
     `deprecated` is the path of the first field of the deprecated functions API, or an empty string.
@@ -195,7 +195,7 @@ def _concern(body: bytes, settings: Settings) -> bool | UsageOnly:
     if settings.mode == "off":
         return False
     try:
-        # This skips over what it does not name, faster than a search for the names in the bytes would be.
+        # The decoder skips other fields, faster than a search for the names in the bytes.
         probe: _Fields = _PROBE.decode(body)
     except DECODE_ERRORS:
         try:
@@ -250,7 +250,7 @@ def _offered(raw: msgspec.Raw) -> bytes:
 
 
 def _asks_for_call(probe: _Fields) -> bool:
-    """Whether a call must come. Without tools that is refused, as OpenAI does it: no backend could keep it."""
+    """Whether a call is required. Without tools that is refused, as OpenAI does: no backend could obey it."""
     choice = bytes(probe.tool_choice)
     return choice in {b'"required"', b'"any"'} or choice[:1] == b"{"
 
@@ -465,7 +465,7 @@ def _read(name: str, value: Any, settings: Settings) -> Any:
         message = f"{param} may hold {_MOST_PATTERNS} names or globs of {_LONGEST_PATTERN} characters."
         raise ToolCallError("invalid_request", message, param=param)
     if name == "format" and registry.is_place(read):
-        # Importing a module runs it: only whoever operates this may say which.
+        # Importing a module runs it: only the operator may choose one.
         message = f"{param}: {shown(read)} names a module, which a request cannot do; use a format's name."
         raise ToolCallError("invalid_request", message, param=param)
     if name == "format" and read not in (formats := registry.names()):

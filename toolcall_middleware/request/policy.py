@@ -32,7 +32,7 @@ _MAX_LEVELS = 5
 
 
 def check_request(chat: ChatRequest, settings: Settings) -> list[str]:
-    """What is to be warned of. Raises ToolCallError for what the operator does not allow."""
+    """Return warnings. Raises ToolCallError for a request that the operator does not allow."""
     warnings = _check_allowlist(chat, settings) + _check_provider_tools(chat, settings)
     if settings.refuse_deprecated and chat.deprecated:
         raise ToolCallError(
@@ -214,7 +214,7 @@ def _check_ids(messages: list[dict[str, Any]]) -> None:
 
 
 def _check_results(messages: list[dict[str, Any]]) -> None:
-    """Exactly one result for each call before the conversation goes on."""
+    """Check that each call has exactly one result before the next message."""
     open_calls: dict[str, str] = {}
     seen: set[str] = set()
     for number, message in enumerate(messages):

@@ -25,7 +25,7 @@ class Strictness(enum.Enum):
     FEWER = "fewer"
     """A smaller number is stricter; none is the loosest."""
     SUBSET = "subset"
-    """Patterns of names: what they admit may only become less."""
+    """Patterns of names: a stricter value admits fewer names."""
 
 
 Levels = tuple[tuple[Any, ...], ...]

@@ -33,13 +33,13 @@ _Given = TypeVarTuple("_Given")
 
 
 class Faults:
-    """What is wrong with settings, so that all of it can be said at once."""
+    """Collects the faults of settings, to raise them together."""
 
     def __init__(self, said: Iterable[str] = ()) -> None:
         self._said = list(said)
 
     def note(self, fault: str) -> None:
-        """Note one."""
+        """Add a fault."""
         self._said.append(fault)
 
     def read(self, default: _Default, reader: Callable[[*_Given], _T], *given: *_Given) -> _T | _Default:
@@ -127,7 +127,7 @@ class Settings(Values):
                 values[name], sources[name] = value, f"profile {values['profile']}"
         checks = values["validate_arguments"]
         if checks not in {"off", "warn"} and sources["malformed_arguments"] == "default":
-            # What was made to fit is not what the model called with, and a check of it would say nothing.
+            # Coerced arguments are not those that the model wrote, so a check of them would show nothing.
             values["malformed_arguments"] = "error"
             sources["malformed_arguments"] = f"implied by validate_arguments={checks}"
         implying = (("validate_arguments", "off"), ("malformed_arguments", "repair"), ("arguments_as_object", False))
@@ -192,7 +192,7 @@ def read_variable(name: str) -> str | None:
 
 
 def whole_path(url: str | None) -> str | None:
-    """What is wrong with an upstream's address that names the path of one request; None for any other."""
+    """The fault of an upstream's address that includes the path of one request; None for any other."""
     base = (url or "").rstrip("/")
     if not base.lower().endswith(_CHAT):
         return None

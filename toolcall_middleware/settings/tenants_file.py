@@ -93,7 +93,7 @@ def read_tenants(text: str, path: str, settings: Settings) -> Tenants:
     except ValueError as error:
         raise SettingsError(f"{path}: {error}") from None
     if not tables or tables == {"tenants": {}}:
-        # A file that is being written, or was cut to nothing: whoever wants no limits says `[default]`.
+        # The file may be incomplete or truncated: an operator who wants no limits writes `[default]`.
         raise SettingsError(f"{path}: it holds no table; write [default] or [tenants.NAME].")
     reader = _Reader(text, path, settings)
     tenants = reader.read(tables)

@@ -13,7 +13,7 @@ _DEPTH = 16
 
 
 def read_file(path: str) -> str:
-    """The text of a file. Raises ValueError for what is no regular file, is no UTF-8 or has more than 16 MiB."""
+    """The text of a file. Raises ValueError unless it is a regular file of UTF-8 and at most 16 MiB."""
     file = Path(path)
     try:
         if file.exists() and not file.is_file():  # a pipe would be waited for

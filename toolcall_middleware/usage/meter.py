@@ -36,7 +36,7 @@ class Attempt:
     backend: dict[str, Any] | None = None
     texts: dict[int, Transcript] = field(default_factory=dict)
     thought: Transcript | None = None
-    """Reasoning that is no part of the text."""
+    """Reasoning that is not part of the text."""
     ended: int = 0
     """Choices that the model ended itself."""
     loose: bool = False
@@ -75,8 +75,8 @@ class Attempt:
 class UsageMeter:
     """Counts the tokens of one exchange, over all its attempts.
 
-    `known`: take the backend's numbers. count: count what they leave open. ask: makes the questions by which the
-    backend counts; the tokenizer is for what it does not answer. extension: the field that reports the injection.
+    `known`: use the backend's numbers. count: count those that it does not send. ask: makes the requests by which the
+    backend counts; the tokenizer counts where it does not answer. extension: the field that reports the injection.
     spends: `spent` will be called. `limit`: how many tokens an answer may have, where that is of interest.
     """
 
@@ -351,7 +351,7 @@ def _add(total: dict[str, Any], usage: dict[str, Any]) -> None:
 
 
 def remarks_of(meter: UsageMeter) -> dict[str, Any]:
-    """What is said beside the usage: the operator's field, with how much of the prompts was the injection."""
+    """The operator's field beside the usage, with the size of the injection in the prompts."""
     return {meter.extension: injection} if meter.extension is not None and (injection := meter.injection()) else {}
 
 
@@ -384,7 +384,7 @@ class Transcript:
         self._pieces: list[str] = []
         self._text: deque[str] = deque()
         self._waiting = 0  # characters in _text
-        self._settled = 0  # tokens of what is no longer kept
+        self._settled = 0  # tokens of text that is no longer kept
         self.size = 0
 
     def add(self, piece: str) -> None:
@@ -423,7 +423,7 @@ class Transcript:
         return not self._settled
 
     def text(self) -> str:
-        """What is kept of it."""
+        """The kept text."""
         return "".join((*self._text, *self._pieces))
 
     def tokens(self) -> int:

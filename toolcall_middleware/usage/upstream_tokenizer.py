@@ -19,7 +19,7 @@ from .tokenizers.base import Count, Prompt, read_prompt
 
 
 class Refusals(Protocol):
-    """What backends are known to refuse, by model. Whoever asks them keeps it (upstream/backend_memory.py)."""
+    """The requests that backends are known to refuse, by model. upstream/backend_memory.py keeps it."""
 
     def refuse(self, model: str, field: str) -> None:
         """The backend refused `field` for `model`."""
@@ -81,7 +81,7 @@ def _ask_attempt(one: Attempt, model: str, memory: Refusals) -> Generator[Questi
         if tokens is None:
             return False
         one.prompt = Count(tokens, exact=True)
-    # What is too long to be kept is too long to be asked for: it is estimated.
+    # A text too long to be kept is also too long to send: it is estimated.
     if one.wants_completion and all(written.is_kept for written in one.texts.values()):
         tokens = yield from _texts([written.text() for written in one.texts.values()], model, memory)
         if tokens is None:
@@ -119,11 +119,11 @@ def _prompt(prompt: Prompt, model: str, memory: Refusals) -> _Asked:
 
 
 def _tokens(asked: dict[str, Any], memory: Refusals) -> _Asked:
-    """The tokens of what is asked in vLLM's form, and where the backend knows no such, in llama.cpp's."""
+    """The backend's count by vLLM's request, or, where the backend does not support that, by llama.cpp's."""
     model = asked["model"]
     question = msgspec.json.encode(asked)
     if not memory.refuses(model, _MESSAGES):
-        # No backend is without `/tokenize` and has `/apply-template`; but one may refuse what is not text.
+        # A backend with `/apply-template` has `/tokenize`; but it may refuse content that is not text.
         answer = yield Question("/tokenize", question)
         if (tokens := _read(answer)) != 0:
             return tokens

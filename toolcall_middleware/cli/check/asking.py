@@ -31,7 +31,7 @@ _THINKS = 6  # times as many tokens for a model that reasons before it answers
 
 
 class BudgetSpentError(Exception):
-    """No time or no tokens are left. What was not asked stays unknown."""
+    """No time or no tokens are left. The remaining questions stay unanswered."""
 
 
 class TooLargeError(Exception):

@@ -198,7 +198,7 @@ class Expected:
 def fault_of(calls: Sequence[ToolCall], types: Mapping[str, Any], answers: Sequence[Expected]) -> str | None:
     """What is wrong with an answer's calls; None where they are right. types: BFCL's `parameters`, by function.
 
-    No value of a question or of an answer is in what is said.
+    The text quotes no value of a question or of an answer.
     """
     if len(calls) != len(answers):
         return f"{len(calls)} calls, not {len(answers)}"
@@ -259,7 +259,7 @@ def _is_right(value: Any, schema: Mapping[str, Any], possible: Sequence[Any]) ->
 
 
 def _plain(value: Any, possible: Sequence[Any]) -> bool:
-    """Equal to one of them. True is no 1."""
+    """Whether a value equals one of them. True is not 1."""
     return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in possible)
 
 

@@ -1,4 +1,4 @@
-"""One check from its first question to its exit code: what is asked, in which order, and what may be left out."""
+"""One check from its first question to its exit code: the questions, their order, and which may be skipped."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def examine(
     asker = Asker(meter, options.model or "", secrets=secrets or ())
     models, server = await _models(asker, options.model)
     asker.model = options.model or models[0]
-    # A backend that does not say what it is, by the API that it speaks.
+    # A backend that does not identify itself is named by its API.
     named = {"anthropic": "Anthropic's API", "google": "Google's API"}.get(settings.upstream_api, "OpenAI-compatible")
     report = Report(
         version=__version__,
@@ -206,7 +206,7 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
         *((row.what, row.ask) for row in rows),
     ]
     formats = trials.formats_for(report.model, options.formats, report.template)
-    # As many as there can be; what is found to make no sense is left out.
+    # The most steps that are possible; those that prove useless are skipped.
     asked = options.questions
     ways = len(asked.choices)
     total = len(steps) + len(asked.questions) * (ways + (ways + asked.constrained) * len(formats) + asked.constrained)

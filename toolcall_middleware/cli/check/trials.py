@@ -59,7 +59,7 @@ def calls_of(answer: Received) -> list[ToolCall]:
 
 
 def fault_of(calls: Sequence[ToolCall]) -> str | None:
-    """What is wrong with an answer's calls. None: there are some, each of one of TOOLS and with fitting arguments."""
+    """The fault of an answer's calls. None: it has calls, each of one of TOOLS and with fitting arguments."""
     if not calls:
         return "no call"
     for call in calls:
@@ -72,7 +72,7 @@ def fault_of(calls: Sequence[ToolCall]) -> str | None:
 
 
 class Judgement(NamedTuple):
-    """What is said of an answer's calls. fault: None where they are valid. right: they are those that were meant."""
+    """The verdict on an answer's calls. fault: None where they are valid. right: they are the expected calls."""
 
     fault: str | None
     right: bool

@@ -17,12 +17,12 @@ _MOST_ON_THE_PAGE = 4
 
 
 def run(*, only: str | None = None, verify: bool = False, plain: bool = False) -> int:
-    """Plays the demo and prints it. Returns 0 when all checks came out right, 1 when not, 2 for what cannot run.
+    """Plays the demo and prints it. Returns 0 when all checks pass, 1 when not, 2 when the demo cannot run.
 
     only: `scripted` or `local` (the real model). verify: print every exchange and check, not a page of one
     conversation; checks that fail are always printed. plain: no colours.
     """
-    logging.getLogger("toolcall_middleware").addHandler(logging.NullHandler())  # what it learns is not the page's
+    logging.getLogger("toolcall_middleware").addHandler(logging.NullHandler())  # its log lines are not part of the page
     screen = Screen(plain=plain)
     checks: list[Check] = []
     if only != "scripted":

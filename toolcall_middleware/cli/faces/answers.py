@@ -39,7 +39,7 @@ class ReceivedCall:
     pieces: int = 1
 
     def decoded(self) -> Any:
-        """The arguments as a value, or as the text they are where they are no JSON."""
+        """The arguments as a value, or as text where they are not JSON."""
         try:
             return json.loads(self.arguments)
         except (ValueError, RecursionError):
@@ -50,7 +50,7 @@ class ReceivedCall:
 class Received:
     """One answer in the words of chat completions. `events` is 1 for a whole answer.
 
-    status: 0 where no answer came. late: none came in time, which says nothing of what the backend can do.
+    status: 0 where no answer came. late: none arrived in time, which does not show what the backend can do.
     """
 
     status: int

@@ -27,7 +27,7 @@ from .tally import Tally
 _NOT_INSTALLED = 127
 _CANNOT_RUN = 126
 _PATIENCE = 20.0
-"""Seconds for the backend to say what it has: without a model no agent can start."""
+"""Seconds for the backend to list its models: without a model no agent can start."""
 _MOST_ALIASES = 64
 _MOST = 50  # models in a message
 # What has a meaning in a list of aliases.

@@ -1,4 +1,4 @@
-"""What goes through the proxy of a launch: requests, errors and calls are counted, and its log is kept.
+"""Counts the requests, errors and calls of a launch's proxy, and keeps its log.
 
 The terminal is the agent's until it ends; what the proxy would print is shown after that.
 """
@@ -30,7 +30,7 @@ class Tally(logging.Handler):
         self._requests = 0
         self._failed: Counter[int] = Counter()  # by status
         self._outcomes: Counter[str] = Counter()  # of all calls that are not clean
-        self._lines: dict[str, int] = {}  # how often each came, the one that came last at the end
+        self._lines: dict[str, int] = {}  # how often each line was logged, the latest last
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":

@@ -51,7 +51,7 @@ def wait(ready: Callable[[], None]) -> int:
 
     try:
         with _handled(dict.fromkeys(_HANDED_ON, end)):
-            ready()  # who reads what it says may press Ctrl-C at once
+            ready()  # a user who reads its output may press Ctrl-C at once
             threading.Event().wait()
     except _EndedError as ended:
         return 128 + ended.number

@@ -38,7 +38,7 @@ _EMPTY = "there is no answer in it"
 
 
 class ReplayError(UsageError):
-    """The file cannot be read as what it should be. The message says which and why."""
+    """The file cannot be read in its expected form. The message names the file and the reason."""
 
 
 @dataclass(slots=True)
@@ -184,7 +184,7 @@ def replay(
 
 
 def _call(read: Read, call: WrittenCall, laid: TextSpans) -> None:
-    """A call, with what is wrong with it."""
+    """A call and its faults."""
     made = {"name": call.name, "arguments": call.arguments, "id": call.id, "named_at": call.row}
     at = call.row
     if call.span is not None:

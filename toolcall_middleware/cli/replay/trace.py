@@ -27,7 +27,7 @@ _STYLES = {"call ": "bold green", "! ": "bold red", "no call: ": "bold yellow", 
 def show_trace(data: bytes, *, as_json: bool, case: str | None, template: str | None) -> int:
     """Print it; 1 when something in it is malformed. Raises UsageError for a file that cannot be read or written.
 
-    template: the setting of that name, which a trace does not tell.
+    template: the setting of that name, which traces do not record.
     """
     try:
         trace = read_trace(data)
@@ -90,7 +90,7 @@ def _lines(trace: Trace, explained: dict[str, Any]) -> list[str]:
 
 
 def _is_swallowed(explained: dict[str, Any], summary: dict[str, Any]) -> bool:
-    """Whether the model wrote something of which nothing came: where engines' own parsers of calls take it."""
+    """Whether the model wrote tokens that are missing from the answer, as when an engine's parser swallows a call."""
     came = ("text", "calls", "reasoning", "native", "error", "refused")
     counted = 0 if summary.get("estimated") else summary.get("completion_tokens") or 0
     return (

@@ -1,6 +1,6 @@
 """What counts tokens: with a vocabulary, or by the approximation that needs none.
 
-Long text is counted in blocks that come again: a prompt's beginning is the same at every turn of a conversation. A
+Long text is counted in blocks that recur: a prompt's beginning is the same at every turn of a conversation. A
 block ends before a single space between two words, where no common pre-tokenizer joins what is on both sides; so the
 blocks' counts add up to the text's. They are cut from the beginning, so that texts which begin alike share blocks.
 """
