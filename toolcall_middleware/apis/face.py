@@ -77,7 +77,7 @@ class Face(ABC):
 
     @property
     def dropped_images(self) -> int:
-        """The number of images written so far that the API cannot express."""
+        """The number of images, in the answer so far, that the API cannot express and the writer dropped."""
         return getattr(self.writer, "dropped_images", 0)
 
     def begin(self) -> bytes:

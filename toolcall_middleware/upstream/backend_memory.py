@@ -149,7 +149,7 @@ def speaks_of_calls(chat: ChatRequest) -> bool:
 # -- whether the backend calls tools itself, how large its window is, which chat template it has --------------------
 #
 # llama.cpp serves its template at `/props`, and whether the template takes tools. Any other backend is asked for the
-# token counts of a prompt with and without a tool: if both are equal, the tool was dropped. The prompt is a short
+# token counts of a prompt with and without a tool: if the tool adds none, it was dropped. The prompt is a short
 # conversation of the middleware, so that no client's text decides.
 
 
@@ -405,7 +405,7 @@ def _prompt_tokens(answer: Any) -> int | None:
 #
 # The count is the backend's: it is requested for streams too, until the first call of a model in the format. A backend
 # that does not count shows nothing, because an empty answer and one whose text was removed are the same bytes. A
-# format in the settings is not replaced, and with `usage=count` the backend's count is not used.
+# format in the settings is not replaced, and with `usage=count` the backend's count is not requested.
 #
 # An answer begins in reasoning if the chat template opens it in the prompt: then it holds the closing tag without the
 # opening one. Names of models identify the families whose template does so (formats/models.py). For other models the

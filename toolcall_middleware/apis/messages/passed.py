@@ -135,7 +135,7 @@ class _Emitted:
     def instead_of(self, blocks: list[openai.Fields]) -> list[Any]:
         """The upstream's blocks that the exchange emits unchanged, and new blocks in place of the others.
 
-        Calls are matched by id. Text that is in none of the upstream's blocks was made of a refused call.
+        Calls are matched by id. Text that is in none of the upstream's blocks was made of a call.
         """
         texts = [openai.read_text(block.get("text")) or "" for block in blocks if _is(block, "text")]
         whole = "".join(texts)

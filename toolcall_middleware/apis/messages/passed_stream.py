@@ -271,7 +271,7 @@ class PassedWriter:
     def _say(self) -> None:
         """Write the pending steps, up to a call whose upstream events are still on the tape: blocks before it go first.
 
-        The steps wait while another block of the upstream is open.
+        The steps wait while an upstream block other than a call is open.
         """
         while self._said:
             step, block = self._said[0], self._open

@@ -227,7 +227,7 @@ class ResponseWriter(BlockWriter):
     # -- events ----------------------------------------------------------------------------------------------------
 
     def emit(self, name: str, fields: dict[str, Any]) -> None:
-        """An event of this type, with its number and these fields."""
+        """Emit an event of this type, with its number and these fields."""
         if self._abandoned:
             return
         data = _encode({"type": name, "sequence_number": self._number, **fields})
@@ -235,7 +235,7 @@ class ResponseWriter(BlockWriter):
         self._out.append(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
 
     def delta(self, head: bytes, text: str) -> None:
-        """The same for a piece of text, of which an answer has thousands. head: see `_delta_head`."""
+        """Emit an event for a piece of text, fast, as an answer has thousands. head: see `_delta_head`."""
         if self._abandoned:
             return
         self._out.append(_DELTA % (head, self._number, _encode(text)))
@@ -243,7 +243,7 @@ class ResponseWriter(BlockWriter):
 
 
 def _delta_head(name: str, fields: dict[str, Any]) -> bytes:
-    """What is the same in all pieces of a text: the event as bytes, up to its number."""
+    """The part of an event that is the same for all pieces of a text: its bytes up to the number."""
     return b'event: %b\ndata: %b,"sequence_number":' % (name.encode(), _encode({"type": name, **fields})[:-1])
 
 
@@ -306,15 +306,15 @@ class _Item:
         self.plain: type | None = None
 
     def fields(self, status: str) -> dict[str, Any]:
-        """The item as far as it is known."""
+        """The fields of the item so far."""
         raise NotImplementedError
 
     def add(self, step: Step) -> None:
-        """More of it."""
+        """Add a step to the item."""
         raise NotImplementedError
 
     def more(self, text: str) -> None:
-        """A piece of its text."""
+        """Add a piece of the item's text."""
         text = text if text.isascii() else whole_text(text)
         self.pieces.append(text)
         self._writer.delta(self.head, text)
@@ -536,7 +536,7 @@ class FreeformInput:
         self.ended = False
 
     def feed(self, arguments: str) -> str:
-        """More arguments: the text that is certain now."""
+        """Take more arguments. Return the part of the input that is certain now."""
         if self.ended:
             return ""
         if self._pairs is None:
@@ -557,11 +557,11 @@ class FreeformInput:
         return _unescaped(inside[0])
 
     def finish(self) -> str:
-        """The call is over: the rest of its input."""
+        """The call is over. Return the rest of its input."""
         if self.ended:
             return ""
         self.ended = True
-        if self._pairs is not None:  # it was cut off: half an escape says nothing
+        if self._pairs is not None:  # it was cut off: half an escape is dropped
             return ""
         return whole_text(free_text("".join(self._parts)))
 

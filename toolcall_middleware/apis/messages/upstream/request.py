@@ -176,7 +176,7 @@ def _response_format(body: Reader, talk: Conversation, able: Abilities, sent: di
 
 
 def _lengths(body: Reader, talk: Conversation, able: Abilities, sent: dict[str, Any], default: int) -> None:
-    """max_tokens, and how the model is to think within them."""
+    """Set max_tokens, and how the model thinks within them."""
     asked = body.count("max_completion_tokens") or body.count("max_tokens")
     sent["max_tokens"] = asked or default
     if isinstance(thinking := body.value("thinking"), dict):
@@ -272,7 +272,7 @@ _NEWEST = (99, 0)
 
 
 class Thinking(enum.Enum):
-    """How a model is asked to think."""
+    """The way to make a model think."""
 
     NO = "no"
     BUDGET = "budget"  # thinking: enabled, with a number of tokens
@@ -285,7 +285,7 @@ class Abilities:
 
     `sampling`: temperature, top_p, top_k. `both_sampling`: temperature and top_p together. `structured`:
     `output_config.format` and `strict` tools. `forced`: tool_choice `any` and `tool`. `off`: thinking can be disabled;
-    `on`: it is on where nothing is said. `efforts`: what `output_config.effort` may say.
+    `on`: it is on by default. `efforts`: what `output_config.effort` may say.
     """
 
     sampling: bool
@@ -360,7 +360,7 @@ def can_be_constrained(schema: Any) -> bool:
 
 
 class _Plain:
-    """One look at one document; each definition is looked at once, where it is first used."""
+    """One check of one document. Each definition is checked once, where it is first used."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
@@ -390,7 +390,7 @@ class _Plain:
             return self.holds(value, depth + 1)
         if name in _MAPS:
             inner = value.values() if isinstance(value, dict) else [None]
-            # Definitions are looked at where they are used.
+            # Definitions are checked where they are used.
             return name != "properties" or all(self.holds(item, depth + 1) for item in inner)
         if name in _LISTS:
             return isinstance(value, list) and all(self.holds(item, depth + 1) for item in value)
