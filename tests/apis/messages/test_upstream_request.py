@@ -549,7 +549,8 @@ def test_stream_is_passed_on() -> None:
         ({"functions": [{"name": "f"}]}, "functions"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"model": ""}, "model"),
-        ({"messages": "hello"}, "messages"),
+        ({"messages": []}, None),
+        ({"messages": "hello"}, None),
         ({"tools": {"a": 1}}, "tools"),
         ({"tools": [{"type": "web_search"}]}, "tools[0]"),
         ({"tools": [WEATHER], "tool_choice": "maybe"}, "tool_choice"),
@@ -560,7 +561,7 @@ def test_stream_is_passed_on() -> None:
         ({"reasoning_effort": ["low"]}, "reasoning_effort"),
     ],
 )
-def test_what_the_api_cannot_do_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
+def test_what_the_api_cannot_do_is_refused_by_name(fields: dict[str, Any], param: str | None) -> None:
     body = {"model": OLD, "messages": [HELLO], **fields}
     with pytest.raises(ToolCallError) as caught:
         AnthropicTranslation(default_max_tokens=1).request(json.dumps(body).encode())

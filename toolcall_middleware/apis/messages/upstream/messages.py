@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from ....errors import ToolCallError, refusal
 from ....errors import kind as kind_of
-from ....errors import refusal
 from ....wire.openai import encode
 from ...turns import NO_RESULT, Call, Turn, data_url, read_turns
 
@@ -41,6 +41,8 @@ class Conversation:
 
 def convert(messages: Any) -> Conversation:
     """The messages of a chat completion as Anthropic's. Raises ToolCallError for what cannot be said there."""
+    if not isinstance(messages, list) or not messages:
+        raise ToolCallError("invalid_request", "messages must be a list that holds at least one message.")
     found = read_turns(messages)
     ids = _Ids([call for turn in found for call in turn.calls])
     system: list[Block] = []
