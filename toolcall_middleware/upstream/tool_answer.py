@@ -187,8 +187,7 @@ class ToolAnswer:
         return out
 
     def finish(self, *, cut: bool, left: bool) -> bytes:
-        """The stream is over. Return what is to be sent. The end may wait for a count (`pending`) or another attempt
-        (`take_next`).
+        """The stream is over. Return what to send. The end may wait for a count (`pending`) or a retry (`take_next`).
 
         cut: it broke off. left: something was sent to the client. Raises ToolCallError for an error if nothing was.
         """
