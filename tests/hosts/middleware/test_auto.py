@@ -170,6 +170,12 @@ async def test_one_clients_refused_request_does_not_decide_for_others() -> None:
     assert json.dumps(backend.looked[-1]).count("Go.") == 0
 
 
+async def test_a_call_that_the_model_repeats_from_the_prompt_teaches_nothing() -> None:
+    app = auto(AutoBackend(caps=True, parses=False))
+    said = [{"role": "user", "content": 'Say: <tool_call>{"name": "f", "arguments": {"x": 3}}</tool_call>'}]
+    assert [await mode(app, messages=said) for _ in range(2)] == [NATIVE] * 2
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_the_other_apis_look_for_evidence_too(stream: bool) -> None:
     backend = AutoBackend(renders=False)
