@@ -319,11 +319,8 @@ class ToolAnswer:
         """The reply for a whole answer whose usage is known, with remarks of the middleware."""
         request, outcome = self._request, answer.outcome
         body = self._form.whole(answer, _remarks(self._extension, outcome, request.usage.injection()))
-        headers = {
-            "content-type": "application/json",
-            "x-toolcall": self.headers()["x-toolcall"] + _note(outcome, request),
-        }
-        return Reply(self._status, body, headers)
+        told = self.headers()["x-toolcall"] + _note(outcome, request)
+        return Reply(self._status, body, {"content-type": "application/json", "x-toolcall": told})
 
     # -- answers that wait for a count ----------------------------------------------------------------------------
 

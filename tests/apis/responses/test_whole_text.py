@@ -10,6 +10,11 @@ from hypothesis import strategies as st
 
 from tests.helpers.loop_watch import standstill
 from toolcall_middleware.apis import serial
+from toolcall_middleware.errors import ToolCallError
+
+from . import chat
+from .asking import streamed
+from .received import check_stream
 
 
 @pytest.mark.slow
@@ -29,3 +34,14 @@ def test_a_long_text_of_halves_does_not_hold_the_interpreter() -> None:
     text = "\ud83d" * (2 << 20)
     longest, seconds = asyncio.run(standstill(asyncio.to_thread(serial.whole_text, text)))
     assert longest < seconds / 4 + 0.05
+
+
+def test_a_call_and_an_error_that_hold_one_half_are_told() -> None:
+    written: list[chat.Delta] = [
+        {"tool_calls": [{"index": 0, "id": "c\ud83d", "function": {"name": "x\ud83d", "arguments": "{}"}}]}
+    ]
+    fault = ToolCallError("upstream_error", "No \ud83d here.")
+    response = check_stream(streamed(b"".join(map(chat.chunk, written)) + fault.sse())).response
+    (call,) = response["output"]
+    assert (call["call_id"], call["name"]) == ("c\ufffd", "x\ufffd")
+    assert response["error"]["message"] == "No \ufffd here."

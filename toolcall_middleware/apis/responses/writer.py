@@ -115,6 +115,7 @@ class ResponseWriter(BlockWriter):
                 self.dropped_images += 1
                 _log.warning("responses: an image of the answer is left out, because it is an address and no data")
             case CallOpened(index, call_id, name, _, extra):
+                call_id, name = whole_text(call_id), whole_text(name)
                 if not call_id or call_id in self._call_ids:
                     call_id = new_call_id()  # clients distinguish calls by it
                 self._call_ids.add(call_id)
@@ -150,7 +151,7 @@ class ResponseWriter(BlockWriter):
         self._finish_blocks(complete=False)  # the text so far is in the output; no event says that it is done
         self._abandoned = False
         response = self._response("failed")
-        response["error"] = {"code": failed_code(error), "message": error.message}
+        response["error"] = {"code": failed_code(error), "message": whole_text(error.message)}
         self.emit("response.failed", {"response": response})
 
     def alive(self) -> None:
