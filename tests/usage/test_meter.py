@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.asgi_client import JSON_TYPE, SSE_TYPE, TOOL, Backend, Client, ask, middleware
 from tests.helpers.stream_rules import check_stream
 from toolcall_middleware.usage.meter import UsageMeter
 from toolcall_middleware.usage.tap import UsageTap
@@ -378,3 +379,20 @@ def test_an_event_that_never_ends_passes_without_being_kept() -> None:
     body = event(role()) + b"data: " + b"x" * 5000 + b"\n\n" + stream(*TEXT)
     for size in (1, 100, 900):
         assert tapped(body, size, limit=1000) == body
+
+
+@pytest.mark.parametrize("tools", [(TOOL,), ()], ids=["tools", "no tools"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_half_of_a_surrogate_pair_in_details_is_passed_on(stream: bool, tools: Any) -> None:
+    usage = {"completion_tokens": 2, "prompt_tokens_details": {"by": "\ud83d"}}
+    name, ended = ("delta", "[DONE]") if stream else ("message", "")
+    choice = {"index": 0, name: {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
+    whole = json.dumps({"choices": [choice], "usage": usage}).encode()
+    said = b"data: " + whole + b"\n\ndata: [DONE]\n\n" if stream else whole
+    options: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream else {}
+    client = Client(ask(stream=stream, tools=tools, **options))
+    backend = Backend(said, headers=[SSE_TYPE if stream else JSON_TYPE])
+    await middleware(backend, usage="count")(client.scope, client.receive, client.send)
+    sent = b"".join(message.get("body", b"") for message in client.got)
+    assert b'"by":"\\ud83d"' in sent.replace(b" ", b"")
+    assert ended.encode() in sent

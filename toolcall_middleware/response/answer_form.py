@@ -290,7 +290,7 @@ class AnswerForm:
         left_out = openai.missing(openai.new_head(self._chat.model, "chat.completion"), answer.top)
         body: dict[str, Any] = {**left_out, **answer.top, **left_out, "choices": made}
         if answer.counted is not None:
-            body["usage"] = answer.counted
+            body["usage"] = openai.raw(answer.counted)
         return _encode({**body, **{name: openai.raw(value) for name, value in remarks.items()}})
 
     def _message(self, given: Fields, part: Part) -> Fields:

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ..wire import openai
 from .tokenizers.base import APPROXIMATE, BLOCK, Count, Tokenizer, last_seam, read_prompt
 
@@ -362,7 +360,7 @@ def usage_chunk(head: openai.Fields, meter: UsageMeter) -> bytes:
         return b""
     body = {name: value for name, value in head.items() if name in openai.HEAD}
     chunk: dict[str, Any] = {**body, "choices": [], "usage": usage, **remarks_of(meter)}
-    return openai.event(msgspec.json.encode(chunk))
+    return openai.event(openai.encode(chunk))
 
 
 _PIECES = 64

@@ -170,7 +170,7 @@ def without_numbers(answer: bytes, meter: UsageMeter) -> Fields | None:
 
 def with_numbers(answer: bytes, fields: Fields, meter: UsageMeter) -> bytes:
     """The answer with usage; the rest of it keeps its bytes. fields: those of `without_numbers`."""
-    usage = msgspec.json.encode(meter.total())
+    usage = openai.encode(meter.total())
     if "usage" in fields:
         return msgspec.json.encode({**fields, "usage": msgspec.Raw(usage)})
     return answer.rstrip()[:-1] + b',"usage":' + usage + b"}"
