@@ -1,8 +1,8 @@
 """Emits a chat stream: content and tool_call deltas, finish reasons, one `[DONE]`. An `Emitter` (stream.py).
 
 An operation on the client's message becomes a delta, with `tool_calls` or the deprecated `function_call`. An unchanged
-chunk is emitted with its own bytes. A changed chunk keeps its unknown fields: the chunk's own are on each chunk made
-from it; those of its choice (logprobs, token ids) and of its delta are emitted once.
+chunk is emitted with its own bytes. A changed chunk keeps its unknown fields: the chunk's own are on each chunk
+made from it; those of its choice (logprobs, token ids) and of its delta are emitted once.
 """
 
 from __future__ import annotations
