@@ -7,6 +7,7 @@ import contextvars
 import gc
 import gzip
 import json
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ from tests.helpers.asgi_client import (
 from tests.helpers.fakes import TextBackend
 from tests.helpers.stream_rules import check_error, check_stream, check_whole
 from toolcall_middleware import FormatError, Settings, SettingsError, ToolCallMiddleware
+from toolcall_middleware.hosts.http.bodies import collect
 
 from ...response.streams import DONE, chunk, completion, event, role, says, stream
 
@@ -854,6 +856,25 @@ async def test_a_body_in_tiny_pieces_takes_no_more_than_a_few_times_its_size() -
     made = Client([offers[at : at + 1] for at in range(len(offers))])
     await made.run(middleware(TextBackend([BLOCK])))
     assert len(check_stream(made.body).only.calls) == 1
+
+
+async def test_a_body_in_pieces_is_held_twice_at_most() -> None:
+    pieces = iter([b"x" * 10_000] * 100)
+    left = 100
+
+    async def receive() -> Message:
+        nonlocal left
+        left -= 1
+        return {"type": "http.request", "body": next(pieces), "more_body": left > 0}
+
+    tracemalloc.start()
+    try:
+        body = await collect(receive, {"headers": []}, limit=None, within=None)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert body == b"x" * 1_000_000
+    assert peak < 2_500_000
 
 
 # -- an allowlist that does nothing --------------------------------------------------------------------------------

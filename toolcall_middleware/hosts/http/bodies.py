@@ -229,7 +229,7 @@ async def collect(receive: Receive, scope: Scope, *, limit: int | None, within: 
         if limit is not None and len(body) + len(part) > limit:
             raise _too_large(limit)
         if not more:
-            return bytes(body + part) if body else bytes(part)  # nearly always in one piece, which is not copied
+            return b"".join((body, part)) if body else bytes(part)  # nearly always in one piece, which is not copied
         body += part
 
 
