@@ -36,7 +36,6 @@ class AutoBackend:
 
     renders: the template writes the tools into the prompt. parses: the model's calls leave as calls, not as text.
     counts: answers say how long they are. refusal: what a request with tools is answered. talks: the model only talks.
-    lost: it says that it called, and gives no call.
     """
 
     caps: bool | None = None
@@ -45,7 +44,6 @@ class AutoBackend:
     counts: bool = True
     refusal: str | None = None
     talks: bool = False
-    lost: bool = False
     bodies: list[dict[str, Any]] = field(default_factory=list)
     asked_props: int = 0
 
@@ -83,7 +81,7 @@ class AutoBackend:
         if tools and self.renders:
             prompt += json.dumps(tools)
         message = self._message(body, prompt)
-        finish = "tool_calls" if message.get("tool_calls") or (self.lost and tools) else "stop"
+        finish = "tool_calls" if message.get("tool_calls") else "stop"
         if body.get("max_tokens") == 1:
             message, finish = {"role": "assistant", "content": "I"}, "length"
         length = 20 + len(prompt) // 4  # a template writes more than the messages
@@ -111,8 +109,6 @@ class AutoBackend:
             return {"role": "assistant", "content": PROSE}
         if not (body.get("tools") and self.renders):
             return {"role": "assistant", "content": write_calls("json", ("f", {"x": 3}))}
-        if self.lost:
-            return {"role": "assistant", "content": ""}
         if not self.parses:
             return {"role": "assistant", "content": write_calls("hermes", ("f", {"x": 3}))}
         call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"x": 3}'}}

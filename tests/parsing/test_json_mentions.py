@@ -21,6 +21,7 @@ MARKERS = {
     family.name: family.calls.marker + ("[" if family.calls.marker.isalpha() else "")
     for family in markup.families()
     if isinstance(family, Family) and isinstance(family.calls, Json) and family.calls.marker
+    if family.name != "json"  # its marker is the beginning of its JSON, which prose does not mention
 }
 ARGUMENTS = '{"command": "ls"}'
 
