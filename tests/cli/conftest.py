@@ -11,7 +11,7 @@ import pytest
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in list(os.environ):
-        if name.startswith("TOOLCALL_"):
+        if name.startswith("TOOLCALL_") or name == "COLUMNS":  # which xdist sets in its workers
             monkeypatch.delenv(name)
     before = dict(os.environ)
     yield
