@@ -9,7 +9,9 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from ..errors import ToolCallError
 from ..wire import openai
@@ -32,7 +34,10 @@ class TranslatedRequest:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class Chunk(NamedTuple):
+_CHUNK = "chat.completion.chunk"
+
+
+class Chunk(msgspec.Struct, frozen=True):
     """The content of one chunk. choice: its index. reason: the finish reason in OpenAI's terms; own: the provider's."""
 
     delta: dict[str, Any]
@@ -48,7 +53,8 @@ class UpstreamAnswer(abc.ABC):
     """
 
     def __init__(self, model: str, created: int, *, include_usage: bool = False, limit: int | None = None) -> None:
-        self._head = {"id": "", "object": "", "created": created, "model": model}
+        self._head: dict[str, Any] = {"id": "", "object": "", "created": created, "model": model}
+        self._shells: dict[int, openai.Shell] = {}  # by choice: what its chunks have around their deltas
         self._include_usage = include_usage
         self._reader = EventReader(limit)
         self._over = False  # the event that ends the stream was received
@@ -72,6 +78,12 @@ class UpstreamAnswer(abc.ABC):
     def _last(self) -> Iterable[Chunk]:
         """The last chunks of the stream."""
         return ()
+
+    def _set_head(self, answer_id: str, model: str) -> None:
+        """The id and model of all chunks from here on."""
+        if self._head["id"] != answer_id or self._head["model"] != model:
+            self._head |= {"id": answer_id, "model": model}
+            self._shells.clear()
 
     # -- a stream --------------------------------------------------------------------------------------------------
 
@@ -115,13 +127,22 @@ class UpstreamAnswer(abc.ABC):
         return b"".join(out)
 
     def _chunk(self, chunk: Chunk) -> bytes:
+        if chunk.reason is None:
+            return self._shell(chunk.choice).around(openai.encode(chunk.delta))
         choice = {"index": chunk.choice, "delta": chunk.delta, "logprobs": None, "finish_reason": chunk.reason}
         if chunk.own is not None:
             choice["native_finish_reason"] = chunk.own
         return self._event(choices=[choice])
 
+    def _shell(self, choice: int) -> openai.Shell:
+        if (shell := self._shells.get(choice)) is None:
+            top = {name: openai.raw(value) for name, value in (self._head | {"object": _CHUNK}).items()}
+            shell = openai.Shell(top, {"index": openai.raw(choice), "delta": openai.NULL, "logprobs": openai.NULL})
+            self._shells[choice] = shell
+        return shell
+
     def _event(self, **fields: Any) -> bytes:
-        return openai.event(openai.encode({**self._head, "object": "chat.completion.chunk", **fields}))
+        return openai.event(openai.encode({**self._head, "object": _CHUNK, **fields}))
 
     def _end(self) -> bytes:
         out = [self._chunk(chunk) for chunk in self._last()]
@@ -143,7 +164,9 @@ class UpstreamAnswer(abc.ABC):
         """
         choices: dict[int, _Choice] = {}
         for chunk in chunks:
-            choices.setdefault(chunk.choice, _Choice(chunk.choice, fields)).add(chunk)
+            if (choice := choices.get(chunk.choice)) is None:
+                choice = choices[chunk.choice] = _Choice(chunk.choice, fields)
+            choice.add(chunk)
         usage = self._usage()
         answer = {
             **self._head,

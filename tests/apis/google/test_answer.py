@@ -283,6 +283,22 @@ def test_a_whole_answer_ends_also_where_its_reason_is_no_text(reason: Any) -> No
     assert (choice["finish_reason"], choice["native_finish_reason"]) == ("stop", "STOP")
 
 
+def test_a_chunk_has_the_model_and_the_choice_of_its_own_event() -> None:
+    """What is encoded once per choice is encoded anew when the model's version changes."""
+    sent = [("gemini-a", 0), ("gemini-a", 1), ("gemini-b", 0), ("gemini-b", 1), ("gemini-a", 1)]
+    data = b"".join(
+        b"data: %s\r\n\r\n"
+        % json.dumps(
+            {"modelVersion": model, "candidates": [{"index": index, "content": {"parts": [{"text": model}]}}]}
+        ).encode()
+        for model, index in sent
+    )
+    translation = begun(stream=True, n=2)
+    got = chunks(translation.feed(data) + DONE)
+    assert [(one["model"], one["choices"][0]["index"]) for one in got] == sent
+    assert [one["choices"][0]["delta"]["content"] for one in got] == [model for model, _ in sent]
+
+
 def test_a_prompt_that_is_blocked_is_a_filtered_answer() -> None:
     feedback = types.GenerateContentResponsePromptFeedback(
         block_reason=types.BlockedReason.SAFETY, block_reason_message="No."

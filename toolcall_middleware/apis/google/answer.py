@@ -91,10 +91,10 @@ class GoogleAnswer(UpstreamAnswer):
         if not isinstance(top, dict):
             text = data[:_MAX_SHOWN].decode("utf-8", "replace")
             raise ToolCallError("upstream_error", f"The upstream's answer is no GenerateContentResponse: {text}")
-        chunks = list(self._response(top, ended="STOP"))
-        if not chunks:
+        joined = self._joined(self._response(top, ended="STOP"))
+        if not self.begun:
             raise ToolCallError("upstream_error", "The upstream's answer holds no candidate.")
-        return self._joined(chunks)
+        return joined
 
     def _read(self, event: ServerEvent) -> Iterator[Chunk]:
         data = event.data or b""
@@ -118,12 +118,13 @@ class GoogleAnswer(UpstreamAnswer):
     def _response(self, top: dict[str, Any], ended: str | None = None) -> Iterator[Chunk]:
         """The chunks of one response. ended: the reason for candidates that end without one."""
         self._counted = _usage_of(top.get("usageMetadata")) or self._counted
-        if not self._head["id"]:
+        answer_id = self._head["id"]
+        if not answer_id:
             given = top.get("responseId")
             good = isinstance(given, str) and 0 < len(given) <= 200
-            self._head["id"] = f"chatcmpl-{given if good else secrets.token_hex(12)}"
+            answer_id = f"chatcmpl-{given if good else secrets.token_hex(12)}"
         version = top.get("modelVersion")
-        self._head["model"] = version if isinstance(version, str) and version else self._model
+        self._set_head(answer_id, version if isinstance(version, str) and version else self._model)
         candidates = top.get("candidates")
         for place, fields in enumerate(candidates if isinstance(candidates, list) else ()):
             if isinstance(fields, dict):
@@ -213,19 +214,16 @@ class _Said:
 
     def _add(self, part: dict[str, Any]) -> None:
         is_thought = part.get("thought") is True
-        match part:
-            case {"text": str(text)} if is_thought:
-                self.reasoning.append(text)
-            case {"text": str(text)}:
-                self.text.append(text)
-            case {"inlineData": dict(data)}:
-                if str(kind := data.get("mimeType")).startswith("image/") and not is_thought:
-                    url = f"data:{kind};base64,{data.get('data')}"
-                    self.images.append({"type": "image_url", "image_url": {"url": url}})
-            case {"executableCode": dict(code)}:
-                self.text.append(f"\n```{str(code.get('language', '')).lower()}\n{code.get('code', '')}\n```\n")
-            case {"codeExecutionResult": dict(result)}:
-                self.text.append(f"\n```\n{result.get('output', '')}\n```\n")
+        if isinstance(text := part.get("text"), str):  # without `match`, which takes ten times as long
+            (self.reasoning if is_thought else self.text).append(text)
+        elif isinstance(data := part.get("inlineData"), dict):
+            if str(kind := data.get("mimeType")).startswith("image/") and not is_thought:
+                url = f"data:{kind};base64,{data.get('data')}"
+                self.images.append({"type": "image_url", "image_url": {"url": url}})
+        elif isinstance(code := part.get("executableCode"), dict):
+            self.text.append(f"\n```{str(code.get('language', '')).lower()}\n{code.get('code', '')}\n```\n")
+        elif isinstance(result := part.get("codeExecutionResult"), dict):
+            self.text.append(f"\n```\n{result.get('output', '')}\n```\n")
         if isinstance(signature := part.get("thoughtSignature"), str) and signature:
             self.signature = signature
 

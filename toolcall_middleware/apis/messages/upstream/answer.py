@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ....errors import ToolCallError
-from ....wire.openai import encode, read_error, read_object, read_objects, read_value
+from ....wire.openai import Fields, encode, read_error, read_object, read_objects, read_value
 from ....wire.sse import ServerEvent
 from ...context_errors import CONTEXT, is_context_error
 from ...upstream import Chunk, UpstreamAnswer
@@ -72,11 +72,16 @@ def _count(values: Mapping[str, Any], name: str) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
+def _text(values: Mapping[str, Any], name: str) -> str:
+    """A field that is a text; empty where it is none."""
+    value = values.get(name)
+    return value if isinstance(value, str) else ""
+
+
 def _refusal_of(message: Mapping[str, Any]) -> str | None:
     """The explanation of a model that refuses, if the API gives one."""
     details = message.get("stop_details")
-    text = details.get("explanation") if isinstance(details, dict) else None
-    return text if isinstance(text, str) and text else None
+    return (_text(details, "explanation") or None) if isinstance(details, dict) else None
 
 
 def error_of(data: bytes, status: int | None) -> ToolCallError:
@@ -120,12 +125,15 @@ class AnthropicAnswer(UpstreamAnswer):
         written = read_objects((read_object(data) or {}).get("content"))
         if not isinstance(content, list) or written is None:
             raise ToolCallError("upstream_error", "The upstream's answer is not one of Anthropic's messages.")
-        chunks = [*self._start(message)]
+        return self._joined(self._message(message, content, written), thoughts="\n\n", refusal=None)
+
+    def _message(self, message: dict[str, Any], content: list[Any], written: list[Fields]) -> Iterator[Chunk]:
+        yield from self._start(message)
         for block, spelled in zip(content, written, strict=True):
-            chunks += self._block_start(0, {**block, "input": block.get("input") and spelled["input"]})
-            chunks += self._block_stop(0)
+            yield from self._block_start(0, {**block, "input": block.get("input") and spelled["input"]})
+            yield from self._block_stop(0)
         self._message_delta(message, message.get("usage"))
-        return self._joined([*chunks, *self._last()], thoughts="\n\n", refusal=None)
+        yield from self._last()
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -171,7 +179,7 @@ class AnthropicAnswer(UpstreamAnswer):
 
     def _start(self, message: Any) -> Iterator[Chunk]:
         fields = message if isinstance(message, dict) else {}
-        self._head |= {"id": str(fields.get("id") or ""), "model": str(fields.get("model") or "")}
+        self._set_head(str(fields.get("id") or ""), str(fields.get("model") or ""))
         if isinstance(fields.get("usage"), dict):
             self._counted.update(fields["usage"])
         yield from self._role()
@@ -185,17 +193,18 @@ class AnthropicAnswer(UpstreamAnswer):
         fields = content if isinstance(content, dict) else {}
         block = self._blocks[index] = _Block(str(fields.get("type") or ""))
         yield from self._role()
-        match fields:
-            case {"type": "text", "text": str(said)} if said:
+        match block.kind:
+            case "text" if said := _text(fields, "text"):
                 yield Chunk({"content": said})
-            case {"type": "thinking"}:
-                text, signature = fields.get("thinking"), fields.get("signature")
-                block.signature = signature if isinstance(signature, str) else ""
-                if isinstance(text, str) and text:
-                    yield block.thought(text)
-            case {"type": "redacted_thinking", "data": str(data)}:
+            case "thinking":
+                block.signature = _text(fields, "signature")
+                if thought := _text(fields, "thinking"):
+                    yield block.thought(thought)
+            case "redacted_thinking" if isinstance(data := fields.get("data"), str):
                 yield self._detail({"type": "reasoning.encrypted", "data": data})
-            case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
+            case "tool_use" if isinstance(call_id := fields.get("id"), str) and isinstance(
+                name := fields.get("name"), str
+            ):
                 block.call = self._calls
                 self._calls += 1
                 # Whole at once is allowed, too.
@@ -207,16 +216,16 @@ class AnthropicAnswer(UpstreamAnswer):
         block = self._blocks.get(index)
         if block is None or not isinstance(delta, dict):
             return
-        match delta:
-            case {"type": "text_delta", "text": str(text)} if text:
+        match delta.get("type"):
+            case "text_delta" if text := _text(delta, "text"):
                 yield Chunk({"content": text})
-            case {"type": "input_json_delta", "partial_json": str(text)} if text and block.call is not None:
+            case "input_json_delta" if block.call is not None and (text := _text(delta, "partial_json")):
                 block.begun = True
                 yield block.arguments(text)
-            case {"type": "thinking_delta", "thinking": str(text)} if text:
+            case "thinking_delta" if text := _text(delta, "thinking"):
                 yield block.thought(text)
-            case {"type": "signature_delta", "signature": str(signature)}:
-                block.signature += signature
+            case "signature_delta":
+                block.signature += _text(delta, "signature")
 
     def _block_stop(self, index: Any) -> Iterator[Chunk]:
         block = self._blocks.pop(index, None)
