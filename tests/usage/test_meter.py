@@ -6,6 +6,7 @@ import json
 import tracemalloc
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.helpers.asgi_client import JSON_TYPE, SSE_TYPE, TOOL, Backend, Client, ask, middleware
@@ -15,6 +16,7 @@ from toolcall_middleware.usage.tap import UsageTap
 from toolcall_middleware.usage.tokenizers.base import APPROXIMATE, read_prompt
 from toolcall_middleware.usage.tokenizers.vocabularies import of_tiktoken
 from toolcall_middleware.wire import openai
+from toolcall_middleware.wire.openai import Shape
 
 from ..response.streams import DONE, HEAD, chunk, event, role, says, stream
 from .tiny import encoding
@@ -276,6 +278,23 @@ def test_one_chunk_is_added_where_the_backend_counts_nothing() -> None:
     assert answer.usage["completion_tokens"] == 2
     assert answer.usage["estimated"] is True
     assert answer.chunks[-1] == {**HEAD, "choices": [], "usage": answer.usage}
+
+
+def test_choices_that_take_turns_soon_teach_no_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shape that one of the choices fits now and then is not a reason to learn one from each chunk again."""
+    learned, of = [0], Shape.of
+
+    def counted(data: bytes, content: msgspec.Raw) -> Shape | None:
+        learned[0] += 1
+        return of(data, content)
+
+    monkeypatch.setattr(Shape, "of", counted)
+    chunks = [chunk({"content": f"word{number}"}) for number in range(300)]
+    for number, made in enumerate(chunks):
+        made["choices"][0]["index"] = number % 3
+    body = stream(*chunks)
+    assert tapped(body, 500).startswith(body.removesuffix(DONE))
+    assert learned[0] <= 16
 
 
 @pytest.mark.parametrize("kind", ["logprobs", "choices", "both"])

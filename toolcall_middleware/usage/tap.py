@@ -136,7 +136,9 @@ class UsageTap:
         if not text:
             return
         self._meter.wrote(text, index)
-        if alone and not beside and self._unlike < _MAX_UNLIKE and openai.is_null(choice.get("finish_reason")):
+        if self._unlike >= _MAX_UNLIKE:
+            self._shape = None
+        elif alone and not beside and openai.is_null(choice.get("finish_reason")):
             self._unlike += 1
             shape = Shape.of(data, delta["content"])
             self._shape = None if shape is None else shape.in_event(raw, data)
