@@ -15,7 +15,6 @@ import pytest
 
 from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.formats.base import ParserOptions, ToolFormat
-from toolcall_middleware.formats.families.named import K3_THOUGHT
 from toolcall_middleware.model import Tool, ToolSet
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text
 
@@ -133,7 +132,7 @@ def _opened(fixture: fixtures.Fixture) -> str:
     if prompt is None:
         model = FAMILIES[fixture.family].reference_for(fixture.reference_model)
         prompt = (model.default_generation_prompt if model is not None else None) or ""
-    for opening, close in (*markup.gathered().reasoning, K3_THOUGHT):
+    for opening, close in markup.gathered().reasoning:
         at = prompt.rfind(opening)
         if at >= 0 and close not in prompt[at:]:
             return prompt[at:]

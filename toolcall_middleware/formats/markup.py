@@ -2,7 +2,7 @@
 
 Every reader must know the markup of every family: a model says what it was trained on, whatever the prompt asks for,
 and a tool's result may hold the markers of any of them. So each family declares its own, and this module gathers them
-when the first text is read or shown: until then no family's file is imported but the one that is asked for.
+when the first text is read or shown.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ FAMILIES = (
     python.PYTHONIC,
     python.LLAMA4_PYTHONIC,
     python.LFM2,
-    invoke.OLMO3,
+    python.OLMO3,
     named.MISTRAL_OLD,
     named.MISTRAL_V11,
     invoke.DEEPSEEK_V3,

@@ -16,9 +16,9 @@ from ..prompt.tool_results import RESULTS_FOLLOW, between_tags, guarded, one_a_l
 from ..prompt.tools_json import definition, function
 from ..prompt.tools_typescript import declared
 from ..syntax.json import CALL, Json, Named
-from ..syntax.literals import Elements, Python, single
+from ..syntax.literals import Elements
 from ..syntax.shape import fork, ignored, json_calls, opener, shared
-from ..syntax.slots import BARE_INVOKE, TOOL_TAG, Slots, invoke
+from ..syntax.slots import BARE_INVOKE, TOOL_TAG, Slots
 
 # -- DeepSeek ----------------------------------------------------------------------------------------------------------
 # DeepSeek: a name and JSON between markers (V3, R1, V3.1), or `invoke` tags (V3.2, V4, V4.1).
@@ -39,7 +39,7 @@ _OTHERS = {
 
 
 def _dsml(wrapper: str, mark: str, style: str = "") -> Slots:
-    """Calls whose values are written as they are."""
+    """Calls with the mark in each tag, and attributes that say which values are strings."""
     return Slots(
         open=f"<{wrapper}>\n",
         call=f'<{mark}invoke name="{{name}}">\n{{slots}}</{mark}invoke>',
@@ -357,13 +357,7 @@ The result comes in the next message, between <tool_result> and </tool_result>. 
     special_tokens=True,
 )
 
-_GIGA_INVOKE = Slots(
-    open="<｜GCML｜tool_calls>\n",
-    call='<｜GCML｜invoke name="{name}">\n{slots}</｜GCML｜invoke>',
-    slot='<｜GCML｜parameter name="{key}" string="{kind}">{value}</｜GCML｜parameter>\n',
-    close="\n</｜GCML｜tool_calls>",
-    prefix="｜GCML｜",
-)
+_GIGA_INVOKE = _dsml("｜GCML｜tool_calls", "｜GCML｜")
 _GCML_OPENERS = (
     _GIGA_INVOKE.opener(),
     opener("<｜GCML｜invoke name=", _GIGA_INVOKE, consume=False),
@@ -403,13 +397,19 @@ they are, and "false" for all other values, which stand there as JSON:
 # -- MiniMax -----------------------------------------------------------------------------------------------------------
 # MiniMax: `invoke` tags (M2), or an element for each argument, every tag after a mark (M3).
 
-_MINIMAX_INVOKE = Slots(
-    open="<minimax:tool_call>\n",
-    call='<invoke name="{name}">\n{slots}</invoke>',
-    slot='<parameter name="{key}">{value}</parameter>\n',
-    close="\n</minimax:tool_call>",
-    style="minimax_xml",  # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: minimax
-)
+
+def _invoke_lines(wrapper: str) -> Slots:
+    """Calls with each tag on a line of its own."""
+    return Slots(
+        open=f"<{wrapper}>\n",
+        call='<invoke name="{name}">\n{slots}</invoke>',
+        slot='<parameter name="{key}">{value}</parameter>\n',
+        close=f"\n</{wrapper}>",
+        style="minimax_xml",  # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: minimax
+    )
+
+
+_MINIMAX_INVOKE = _invoke_lines("minimax:tool_call")
 
 _MINIMAX_MARKUP = Markup(
     stops=("]~b]",),
@@ -524,13 +524,7 @@ containing nested objects or arrays are recursively expanded into XML elements. 
 # -- dots.llm ----------------------------------------------------------------------------------------------------------
 # rednote's dots.llm: `invoke` tags, or JSON, within `<dots_function_call>`.
 
-_DOTS_INVOKE = Slots(
-    open="<dots_function_call>\n",
-    call='<invoke name="{name}">\n{slots}</invoke>',
-    slot='<parameter name="{key}">{value}</parameter>\n',
-    close="\n</dots_function_call>",
-    style="minimax_xml",
-)
+_DOTS_INVOKE = _invoke_lines("dots_function_call")
 _DOTS_OPENERS = (_DOTS_INVOKE.opener((r"[{\[`]", json_calls(close=_DOTS_INVOKE.closers))),)
 
 # https://github.com/vllm-project/vllm (tests/tool_parsers/test_dots_tool_parser.py); the words are ours.
@@ -542,49 +536,4 @@ DOTS = Family(
     auto_openers=_DOTS_OPENERS,
     prompt=one_a_line("To call functions, answer with a block in this form", within="functions"),
     special_tokens=True,
-)
-
-
-# -- Olmo --------------------------------------------------------------------------------------------------------------
-# Ai2's Olmo 3: Python calls, one a line, within `<function_calls>`.
-
-_CALLS = Python(open="<function_calls>\n", between="\n", close="\n</function_calls>", json_words=True, quote=single)
-_OLMO_OPENERS = (
-    shared(
-        _CALLS.marker,
-        fork(
-            (r"[^<\s]", _CALLS),
-            ("<", invoke("function_calls")),
-        ),
-        "",
-    ),
-)
-
-# https://huggingface.co/allenai/Olmo-3-7B-Instruct (vLLM: examples/tool_chat_template_olmo3.jinja)
-OLMO3 = Family(
-    name="olmo3",
-    about="Python calls, one a line, within `<function_calls>`: Olmo 3",
-    models={"olmo3": "[vllm] olmo3"},
-    calls=_CALLS,
-    auto_openers=_OLMO_OPENERS,
-    markup=Markup(tags=("function_(?:call|result|response)",)),
-    prompt="""\
-You have access to the following functions. To call functions, respond with a pythonic function call wrapped in \
-<function_calls></function_calls> XML tags.
-
-For example, to call a function named 'get_weather' with parameters city='New York' and units='celsius', respond with:
-<function_calls>
-get_weather(city='New York', units='celsius')
-</function_calls>
-
-You can call multiple functions by putting each call on a new line within the tags:
-<function_calls>
-function1(param1='value1')
-function2(param2='value2')
-</function_calls>
-
-Here are the available functions:
-<functions>
-{tools}
-</functions>""",
 )

@@ -146,10 +146,8 @@ The results come in the next message, between [TOOL_RESULTS] and [/TOOL_RESULTS]
 # -- Kimi --------------------------------------------------------------------------------------------------------------
 # Moonshot's Kimi: `functions.f:0` and JSON between tokens (K2), or elements made of tokens (K3).
 
-K3_THOUGHT = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
-
 _KIMI_MARKUP = Markup(
-    reasoning=(("◁think▷", "◁/think▷"), K3_THOUGHT),
+    reasoning=(("◁think▷", "◁/think▷"),),
     stops=("<|open|>message",),
     ends=("<|end_of_msg|>",),
     closers=("<|close|>toolsmessage<|sep|>",),
@@ -216,7 +214,7 @@ conversation, and the arguments as a JSON object, for example:
     special_tokens=True,
 )
 
-_KIMI_THINK, _THOUGHT = K3_THOUGHT
+_KIMI_THINK, _THOUGHT = "<|open|>think<|sep|>", "<|close|>think<|sep|>"
 _ANSWER = "<|open|>response<|sep|>"
 
 _K3 = Slots(

@@ -1,4 +1,4 @@
-"""Models that write Python's notation, or their own: Llama, LFM2, Gemma."""
+"""Models that write Python's notation, or their own: Llama, LFM2, Olmo, Gemma."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from ..markup import Escape, Markup
 from ..prompt.tool_results import between_tags, json_each
 from ..prompt.tools_json import definition_indented, function_indented
 from ..syntax.json import PARAMETERS, Json
-from ..syntax.literals import Gemma, Python, bare_calls, responses
+from ..syntax.literals import Gemma, Python, bare_calls, responses, single
 from ..syntax.shape import bare_call, fork, json_calls, opener, pythonic_calls, shared
+from ..syntax.slots import invoke
 from .messages import FUNCTION
 
 # -- Llama -------------------------------------------------------------------------------------------------------------
@@ -202,6 +203,53 @@ To call tools, answer with a Python list of calls between <|tool_call_start|> an
     results=between_tags("<|tool_response_start|>", "<|tool_response_end|>", between=""),
     noun="tool",
     special_tokens=True,
+)
+
+
+# -- Olmo --------------------------------------------------------------------------------------------------------------
+# Ai2's Olmo 3: Python calls, one a line, within `<function_calls>`.
+
+_OLMO_CALLS = Python(
+    open="<function_calls>\n", between="\n", close="\n</function_calls>", json_words=True, quote=single
+)
+_OLMO_OPENERS = (
+    shared(
+        _OLMO_CALLS.marker,
+        fork(
+            (r"[^<\s]", _OLMO_CALLS),
+            ("<", invoke("function_calls")),
+        ),
+        "",
+    ),
+)
+
+# https://huggingface.co/allenai/Olmo-3-7B-Instruct (vLLM: examples/tool_chat_template_olmo3.jinja)
+OLMO3 = Family(
+    name="olmo3",
+    about="Python calls, one a line, within `<function_calls>`: Olmo 3",
+    models={"olmo3": "[vllm] olmo3"},
+    calls=_OLMO_CALLS,
+    auto_openers=_OLMO_OPENERS,
+    markup=Markup(tags=("function_(?:call|result|response)",)),
+    prompt="""\
+You have access to the following functions. To call functions, respond with a pythonic function call wrapped in \
+<function_calls></function_calls> XML tags.
+
+For example, to call a function named 'get_weather' with parameters city='New York' and units='celsius', respond with:
+<function_calls>
+get_weather(city='New York', units='celsius')
+</function_calls>
+
+You can call multiple functions by putting each call on a new line within the tags:
+<function_calls>
+function1(param1='value1')
+function2(param2='value2')
+</function_calls>
+
+Here are the available functions:
+<functions>
+{tools}
+</functions>""",
 )
 
 

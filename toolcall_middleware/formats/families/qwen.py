@@ -219,7 +219,7 @@ QWEN3_CODER = Family(
 # -- Reka --------------------------------------------------------------------------------------------------------------
 # Reka Edge: calls as Hermes has them.
 
-# https://huggingface.co/RekaAI/reka-edge-2603 (llama.cpp: models/templates/Reka-Edge.jinja): calls as Hermes has them.
+# https://huggingface.co/RekaAI/reka-edge-2603 (llama.cpp: models/templates/Reka-Edge.jinja)
 REKA = replace(
     HERMES,
     name="reka",
