@@ -64,6 +64,7 @@ FAMILIES = {
     "mistralai-Ministral-3": "mistral_v11",
     "mistralai-Mistral-Nemo": "mistral_old",
     "moonshotai-Kimi-K2": "kimi_k2",
+    "muse-glimmer": "muse_glimmer",
     "openai-gpt-oss": "harmony",
     "openbmb-MiniCPM5": "minicpm5",
     "poolside-Laguna-S": "glm47",

@@ -132,12 +132,30 @@ def test_a_template_that_writes_as_a_family_has_its_reader() -> None:
     assert one.family.trigger == "<tool_call>"
 
 
-# The recipient of a message and the call in it are both the tool's name.
-TWICE = templates.each(
-    " to={{ call.name }}<|acme:message|>"
-    '<acme_call name="{{ call.name }}">{% for key, value in call.arguments | items %}'
-    '<acme_arg key="{{ key }}">{{ value }}</acme_arg>{% endfor %}</acme_call>'
+# The recipient of a message and the call in it are both the tool's name, as in Muse Glimmer's template.
+TWICE = (
+    templates.each(
+        "{{ '<|eom|><|start|>assistant' if not loop.first }} to={{ call.name }}<|message|>"
+        '<atem:function_calls>\n<atem:invoke name="{{ call.name }}">\n{% for key, value in call.arguments | items %}'
+        '<atem:parameter name="{{ key }}">{{ value if value is string else value | tojson }}</atem:parameter>\n'
+        "{% endfor %}</atem:invoke>\n</atem:function_calls>"
+    )
+    .replace("<|im_start|>assistant\n", "<|start|>assistant")
+    .replace("<ponder>\n", " to=self<|message|>")
+    .replace("\n</ponder>\n", "<|eom|><|start|>assistant")
+    .replace(
+        "{{ message.content or '' }}", "{% if message.content %} to=user<|message|>{{ message.content }}{% endif %}"
+    )
 )
+
+
+@pytest.mark.slow
+def test_a_name_that_is_also_a_messages_recipient_is_found() -> None:
+    one = derived(TWICE)
+    assert one.family is not None, one.why
+    assert (one.like, one.lost) == ("muse_glimmer", ())
+    events = read(one.family.parser(TOOLS, ParserOptions()), [" to=user<|message|>Hello."])
+    assert (text_in(events), thought_in(events)) == ("Hello.", "")
 
 
 @pytest.mark.slow
@@ -195,7 +213,7 @@ def test_a_template_that_repeats_what_is_looked_for_ends() -> None:
     """A search that begins again at each of these takes hours."""
     words = "gqcity Mqparis hqdays days 7 { "
     one = derived(templates.TAGS.replace("<acme_call name=", f"{{{{ '{words}' * 5000 }}}}<acme_call name="))
-    assert "cannot be told" in one.why
+    assert "two calls in different forms" in one.why
 
 
 @pytest.mark.slow
@@ -206,13 +224,20 @@ def test_one_call_a_turn_is_told(found: dict[str, Derived]) -> None:
     assert one.family.write(CALLS) is None  # such a turn is written in JSON
 
 
+REVERSED = (
+    "<|acme:call|>{{ call.name }}{% for key in call.arguments | reverse %} {{ key }}={{ call.arguments[key] }}"
+    "{% endfor %}"
+)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "why"),
     [
         (templates.NO_CALLS, "does not write calls"),
         (templates.PROSE, "does not write calls"),
-        (TWICE, "cannot be told from the rest"),
+        (templates.each(REVERSED), "arguments in another order"),
+        (TWICE.replace("atem:", "acme:"), "which begin like 'to=look_up<|message|><acme:function_calls>"),
         ("{{ messages | length }}", "cannot be rendered"),
         ("{% for x in range(10) %}{% for y in range(10) %}a{% endfor %}{% endfor %}", "cannot be rendered"),
         (templates.JSON.replace("<acme_call>", "call: "), "no reader gives"),

@@ -85,8 +85,7 @@ def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | N
         return Derived(
             family=None,
             sample=plain[0].text,
-            why="no reader gives the rendered calls back, which begin like "
-            + repr(found.layout.opening + found.layout.before)[:80],
+            why=f"no reader gives the rendered calls back, which begin like {plain[0].text[:80]!r}",
         )
     syntax, like = chosen
     block = tools.read(template, found, (tokens(found.layout.opening + found.layout.before) or [""])[0])

@@ -13,7 +13,7 @@ NAME, ARGUMENTS, ID, NUMBER = "{name}", "{arguments}", "{id}", "{number}"
 """The holes of a layout, as the shapes of calls have them."""
 _PARTS = re.compile(r"(\{(?:name|arguments|id)\})")
 _COUNT = r"(?<!\d)\d{1,9}(?!\d)"  # Python reads no integer of 4,301 digits, and no call has such a number
-_MARKER = re.compile(r"<[^<>\s][^<>\n]{0,80}>?|\[/?[A-Z][A-Z_]{1,40}\]?|[\w▁]+")
+_MARKER = re.compile(r"<[^<>\s][^<>\n]{0,80}>?|\[/?[A-Z][A-Z_]{1,40}\]?|[\w▁]+(?:=[\w▁]*)?")
 _TOKEN = re.compile(r"<[｜|/]?[^<>\n]{1,100}>|\[/?[A-Z][A-Z_]{1,40}\]")
 
 
@@ -108,7 +108,7 @@ def _with_holes(text: str, calls: Sequence[Written]) -> str | None:
         if found is None:
             return None
         text = text[: found[0]] + ARGUMENTS + text[found[1] :]
-        if text.count(call.name) != 1:
+        if call.name not in text:
             return None
         text = text.replace(call.name, NAME).replace(call.id, ID)
     return text

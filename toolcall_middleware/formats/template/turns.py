@@ -61,7 +61,7 @@ def read(template: ChatTemplate) -> Turns | str:
     if plain is None or probes.CONTENT not in plain:
         return "a conversation without tools cannot be rendered"
     ends = _ends(template, plain, followed)
-    reasoning = _reasoning(texts[:3])
+    reasoning = _reasoning(texts[:3], plain)
     why = "the template does not write calls"
     for number, dialect in enumerate(DIALECTS, start=1):
         one, two, answered = texts[3 * number :][:3]
@@ -85,7 +85,7 @@ def read(template: ChatTemplate) -> Turns | str:
                 result=_tags(before, behind),
             )
         if probes.VALUES[0] in one:
-            why = "the template writes calls, but their parts cannot be told from the rest of the turn"
+            why = "the template writes calls, but arguments in another order, or two calls in different forms"
     return why
 
 
@@ -157,14 +157,17 @@ def _stops(before: str, followed: str | None, others: tuple[str, ...]) -> tuple[
     return tuple(dict.fromkeys(found))
 
 
-def _reasoning(thinking: Sequence[str | None]) -> tuple[str, str] | None:
-    """The markers around reasoning."""
+def _reasoning(thinking: Sequence[str | None], plain: str) -> tuple[str, str] | None:
+    """The markers around reasoning. One that also opens the text opens any message."""
+    opens_text = plain.partition(probes.CONTENT)[0].rstrip().endswith
     for text in thinking:
         if text is None or probes.THOUGHT not in text or probes.CONTENT not in text:
             continue
         before, behind = text.split(probes.THOUGHT, 1)
         behind = behind.split(probes.CONTENT, 1)[0]
         opening, closing = tokens(before)[-1:], tokens(behind)[:1]
-        if opening and closing and before.rstrip().endswith(opening[0]) and behind.lstrip().startswith(closing[0]):
+        if not opening or not closing or opens_text(opening[0]):
+            continue
+        if before.rstrip().endswith(opening[0]) and behind.lstrip().startswith(closing[0]):
             return opening[0], closing[0]
     return None
