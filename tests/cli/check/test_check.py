@@ -88,12 +88,22 @@ class CallsTheWrongTool(LlamaServer):
         return made.replace("get_weather", "add").replace("get_time", "add")
 
 
+class NoSystemMessages(LlamaServer):
+    """Its chat template knows no system messages."""
+
+    def refuse(self, body: dict[str, Any]) -> None:
+        if any(message["role"] == "system" for message in body["messages"]):
+            raise RefusalError(400, "System role not supported")
+
+
 @pytest.mark.parametrize(
     ("make", "verdict", "detail"),
     [
         (LlamaServer, YES, "right calls under auto 4/4 instead of 0/4"),
         (CallsAlways, YES, "right calls under auto 4/4 instead of 0/4, but also a call where no tool fits"),
         (CallsTheWrongTool, YES, "right calls under auto 1/4 instead of 0/4"),
+        # Its tools are in the user's message, where this model takes them for the question.
+        (NoSystemMessages, YES, "right calls under auto 4/4 instead of 0/4, but also a call where no tool fits"),
         (VllmHermes, UNKNOWN, None),  # its calls under `auto` are right without it
     ],
 )

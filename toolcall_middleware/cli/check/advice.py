@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...formats import registry
 from ...model import Tool, ToolChoice
 from .findings import Finding, Report, Score, Verdict
-from .trials import written_by
+from .trials import Trial, written_by
 
 # In the order in which `constrain=auto` asks, then what only an operator can ask for.
 _KINDS = ("response_format", "llama_cpp", "structured_outputs", "structural_tag")
@@ -85,14 +85,12 @@ def advise(report: Report) -> None:
         advice("SYSTEM_ROLE", role, "system messages are refused")
 
 
-def choosing(free: Score, chosen: Score, free_words: bool, chosen_words: bool) -> Finding:  # noqa: FBT001 - a pair
-    """Whether the setting `choose` brings more right answers under `auto`.
-
-    free, chosen: the calls without it, and with it. The words: whether a question that no tool fits was answered so.
-    """
-    better = chosen.came + chosen_words > free.came + free_words
-    detail = f"right calls under auto {chosen.came}/{chosen.asked} instead of {free.came}/{free.asked}"
-    if free_words and not chosen_words:
+def choosing(free: Trial, chosen: Trial) -> Finding:
+    """Whether the setting `choose` brings more right answers under `auto`. free, chosen: without it, and with it."""
+    before, after = free.score, chosen.score
+    better = after.came + chosen.in_words > before.came + free.in_words
+    detail = f"right calls under auto {after.came}/{after.asked} instead of {before.came}/{before.asked}"
+    if free.in_words and not chosen.in_words:
         detail += ", but also a call where no tool fits"
     return Finding("choose", CHOOSE, Verdict.YES if better else Verdict.NO, detail)
 

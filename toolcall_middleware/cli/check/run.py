@@ -221,11 +221,12 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
             in_a_row = in_a_row + 1 if dead else 0
             if in_a_row >= _MOST_FAILURES:
                 raise _GoneError(dead[0].detail)
-        role = advice.system_role(report)
+        if (role := advice.system_role(report)) is not None:
+            settings = settings.replace(system_role=role)
         ways_to_try = list(
             trials.trials(
                 asker,
-                settings if role is None else settings.replace(system_role=role),
+                settings,
                 asked,
                 native=_may_bring_calls(report),
                 constraints={fmt: advice.working_constraint(report, fmt) for fmt in formats},
@@ -248,8 +249,9 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
         for number, prompt in enumerate(asked.questions):
             step("choose")
             await chosen.ask(asker, prompt, stream=bool(number % 2))
-        words = [await way.answers_in_words(asker, asked.questions[0]) for way in (free, chosen)]
-        report.findings.append(advice.choosing(free.score, chosen.score, *words))
+        for way in (free, chosen):
+            await way.ask_for_words(asker, asked.questions[0])
+        report.findings.append(advice.choosing(free, chosen))
 
 
 def _may_bring_calls(report: Report) -> bool:

@@ -140,11 +140,15 @@ class Recorded:
 
 @dataclass(slots=True)
 class Trial:
-    """One way to get calls, and how it does. All of its prompts go through one middleware, as they would in service."""
+    """One way to get calls, and how it does. All of its prompts go through one middleware, as they would in service.
+
+    in_words: a question that no tool fits was answered without a call.
+    """
 
     score: Score
     app: Recorded
     api: str
+    in_words: bool = False
     _seconds: list[float] = field(default_factory=list)
     _prompts: list[int] = field(default_factory=list)
     _written: int = 0
@@ -181,13 +185,13 @@ class Trial:
             score.right += 1
         self._measure(meter.elapsed - began, meter.tokens - written, (answer.usage or {}).get("prompt_tokens"))
 
-    async def answers_in_words(self, asker: Asker, question: Question) -> bool:
-        """Whether a question that no tool fits is answered without a call. Its tools are those of `question`."""
+    async def ask_for_words(self, asker: Asker, question: Question) -> None:
+        """Asks a question that no tool fits. Its tools are those of `question`."""
         asked = [{"role": "user", "content": _NO_TOOL}]
         answer = await asker.ask(
             asked, tokens=_TOKENS, app=self.app, api=self.api, tools=question.tools, tool_choice="auto", stream=False
         )
-        return answer.ok and bool(answer.text) and not answer.calls
+        self.in_words = answer.ok and bool(answer.text) and not answer.calls
 
     def _measure(self, seconds: float, written: int, prompt: Any) -> None:
         self._seconds.append(seconds)
