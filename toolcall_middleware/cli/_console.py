@@ -1,4 +1,4 @@
-"""Standard output for people, by rich: wraps texts, aligns columns, and has colours in a terminal.
+"""Standard output for people, by rich: wraps texts, and has colours in a terminal.
 
 What a backend or a model wrote is never read as markup. The callers write its control characters out first.
 """
@@ -13,7 +13,6 @@ import sys
 from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.style import Style
-from rich.table import Table
 
 _WIDTH = 118
 """Columns where standard output is no terminal. The variable `COLUMNS` overrules it."""
@@ -39,12 +38,3 @@ def console(*, plain: bool = False) -> Console:
 def line(page: Console, text: str, *, label: str = "", style: str = "bold") -> None:
     """Prints one line, never wrapped: users copy it. label: the part before `text` that has the style."""
     page.print(Segments([Segment(label, Style.parse(style)), Segment(text), Segment.line()]), soft_wrap=True)
-
-
-def columns(*styles: str, gap: int = 2) -> Table:
-    """An empty table without borders. The last column is wrapped where the page ends; the others keep their width."""
-    table = Table.grid(padding=(0, gap, 0, 0))
-    for style in styles[:-1]:
-        table.add_column(style=style, no_wrap=True)
-    table.add_column(style=styles[-1], overflow="fold")
-    return table

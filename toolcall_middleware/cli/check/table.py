@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
-from .._console import columns, console, line
+from .._console import console, line
 from ..command import shown
 from .findings import Report, Score
 
 _MOST_DETAIL = 200
+_GAP = (0, 2, 0, 0)
 # By the first part of a finding's key.
 _SECTIONS = {
     "": "Chat",
@@ -39,19 +41,18 @@ def show(report: Report) -> None:
         rows: dict[str, dict[str, str]] = {}
         for score in report.calls:
             rows.setdefault(score.title, {})[_column(score)] = _cell(score)
-        table = columns(*[""] * (len(_COLUMNS) + 1))
-        for number, column in enumerate(table.columns):
-            column.no_wrap, column.overflow = False, "fold"  # a narrow terminal loses no column
-            column.justify = "right" if number else "left"
+        table = Table.grid(padding=_GAP)
+        for name in ("", *_COLUMNS):
+            table.add_column(overflow="fold", justify="right" if name else "left")  # a narrow terminal loses no column
         table.add_row("", *_COLUMNS)
         for title, cells in rows.items():
             table.add_row(title, *(cells.get(name, "-") for name in _COLUMNS))
         page.print(Padding(table, (0, 0, 0, 2), expand=False))
     wide = max((len(one.what) for one in report.findings), default=0)
     for area, name in _SECTIONS.items():
-        table = columns("", "", "")
-        table.columns[0].width, table.columns[1].width = max(map(len, _STYLES)) + 1, min(wide, page.width // 2)
-        table.columns[1].no_wrap, table.columns[1].overflow = False, "fold"
+        table = Table.grid(padding=_GAP)
+        for width in (max(map(len, _STYLES)) + 1, min(wide, page.width // 2), None):
+            table.add_column(width=width, overflow="fold")
         for one in report.findings:
             part = one.key.partition(".")[0]
             if (part if part in _SECTIONS else "") == area:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
+from rich.table import Table
 from rich.text import Text
 
 from ...errors import on_one_line
-from .._console import columns, console, line
+from .._console import console, line
 from .checks import Check
 
 _LABEL = 20
@@ -37,8 +38,9 @@ class Screen:
 
     def rows(self, rows: Iterable[tuple[str, str]], *, most: int) -> None:
         """What happened, a label and at most `most` lines each."""
-        table = columns("bold", "", gap=0)
-        table.columns[0].width = _LABEL
+        table = Table.grid()
+        table.add_column(style="bold", width=_LABEL, no_wrap=True)
+        table.add_column(overflow="fold")
         for label, text in rows:
             whole = Text(on_one_line(text, keep="\n").strip("\n"), overflow="fold")
             lines = [*whole.wrap(self.page, self.page.width - _LABEL)]
@@ -50,10 +52,11 @@ class Screen:
     def checks(self, checks: Iterable[Check]) -> None:
         """A line each."""
         for check in checks:
-            table = columns(_STYLES[check.ok], "", gap=0)
-            table.add_row(
-                f"  {self._marks[check.ok]} ", on_one_line(check.what + (f": {check.why}" if check.why else ""))
-            )
+            table = Table.grid()
+            table.add_column(style=_STYLES[check.ok], no_wrap=True)
+            table.add_column(overflow="fold")
+            text = on_one_line(check.what + (f": {check.why}" if check.why else ""))
+            table.add_row(f"  {self._marks[check.ok]} ", text)
             self.page.print(table)
 
     def end(self, text: str, *, ok: bool) -> None:

@@ -100,7 +100,7 @@ def face_of(body: Any, api: str | None = None) -> Face | None:
     """What reads a request of Messages or Responses; None for a chat completion. api: which it is; None looks at it."""
     match api or _api_of(body):
         case "messages":
-            return MessagesFace(inline_tools=True)
+            return MessagesFace()
         case "responses":
             return ResponsesFace()
     return None
