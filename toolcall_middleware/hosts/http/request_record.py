@@ -27,7 +27,7 @@ class Record:
 
     id: str = ""
     is_question: bool = False
-    """It is the middleware's own, about a model: what goes wrong has no line in the log."""
+    """The middleware asks it about a model: its errors have no line in the log."""
     tenant: str | None = None
     model: str | None = None
     model_listed: bool = False

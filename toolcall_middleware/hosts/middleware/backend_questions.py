@@ -78,8 +78,8 @@ async def ask(app: ASGIApp, scope: Scope, body: bytes, seconds: float) -> tuple[
 def scope_of(scope: Scope, paths: tuple[str, ...], question: Question) -> Scope:
     """The client's scope for a question, whose path is beside `/v1`: inference servers have there what is not OpenAI's.
 
-    A question without a path keeps the client's. Its record is a copy without an id: what becomes of the question is
-    nothing of the client's request, and a refusal has no line in the log.
+    A question without a path keeps the client's. Its record is a copy, because its result is not that of the client's
+    request.
     """
     scope = scope_for_body(scope, len(question.body), identity=True)
     query = b""
@@ -96,7 +96,7 @@ def scope_of(scope: Scope, paths: tuple[str, ...], question: Question) -> Scope:
         **scope,
         "method": "POST" if question.body else "GET",
         "query_string": query,
-        RECORD: replace(record_of(scope), id="", is_question=True),
+        RECORD: replace(record_of(scope), is_question=True),
         "headers": [*without(scope["headers"], {b"content-type"}), (b"content-type", b"application/json")],
         "extensions": {},
     }

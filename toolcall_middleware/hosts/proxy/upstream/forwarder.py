@@ -465,8 +465,8 @@ class _Words(PassingAnswer):
             self._begin += body[:_MOST_WORDS]
 
     def log(self, status: int, headers: Headers, record: Record, hint: str) -> None:
-        """Say why the upstream refused. A question of the proxy's own has no id, and no line."""
-        if not record.id:
+        """Say why the upstream refused."""
+        if record.is_question:
             return
         says = "" if record.hide is None else self._says(status, headers, record.hide)
         log_event(logger, logging.WARNING, "upstream refused", {"status": status, "says": says, "hint": hint})
