@@ -59,7 +59,7 @@ def read(face: Fed, data: bytes) -> FaceRequest | str:
 def of_messages(data: bytes) -> str:
     """The code of the refusal; empty where the request becomes a chat completion that can be answered."""
     code = ""
-    for face in (MessagesFace(), MessagesFace(inline_tools=True)):
+    for face in (MessagesFace(), MessagesFace(native=True)):
         made = read(face, data)
         if isinstance(made, str):
             code = made

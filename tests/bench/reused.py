@@ -69,12 +69,17 @@ def conversation(turns: int, tools: list[dict[str, Any]]) -> list[dict[str, Any]
     return requests
 
 
-def measure(url: str, turns: int, *, inline: bool, tools: list[dict[str, Any]], budget: int | None) -> tuple[int, int]:
-    """(tokens of all prompts, those of them that the backend had already)."""
+def measure(
+    url: str, turns: int, *, in_front: bool, tools: list[dict[str, Any]], budget: int | None
+) -> tuple[int, int]:
+    """(tokens of all prompts, those of them that the backend had already).
+
+    in_front: as for an upstream of this API, the conversation only names the tools that it loads.
+    """
     prompts = reused = 0
     settings = Settings(format="hermes", tools_budget=budget)
     for request in conversation(turns, tools):
-        chat = MessagesFace(inline_tools=inline).request(json.dumps(request).encode())
+        chat = MessagesFace(native=in_front).request(json.dumps(request).encode())
         action = Exchange(settings, BackendMemory(), always=True).receive(Request(chat.body))[0]
         assert isinstance(action, Ask), action
         answer = httpx.post(f"{url}/chat/completions", content=action.body, timeout=300).json()
@@ -92,17 +97,17 @@ def main(arguments: list[str] | None = None) -> int:
         print(absent)
         return 2
     known = messages_request._KNOWN_LINES
-    for name, lines, inline, tools, budget in (
-        ("as it is", known, True, _TOOLS, None),
-        ("loaded tools in front", known, False, _TOOLS, None),
-        ("without the rule for known lines", (), True, _TOOLS, None),
-        ("24 more tools", known, True, _MANY, None),
-        (f"... with tools_budget={_BUDGET}", known, True, _MANY, _BUDGET),
+    for name, lines, in_front, tools, budget in (
+        ("as it is", known, False, _TOOLS, None),
+        ("loaded tools in front", known, True, _TOOLS, None),
+        ("without the rule for known lines", (), False, _TOOLS, None),
+        ("24 more tools", known, False, _MANY, None),
+        (f"... with tools_budget={_BUDGET}", known, False, _MANY, _BUDGET),
     ):
         # A server each: it keeps what it has computed.
         messages_request._KNOWN_LINES = lines
         with local.llama_server(weights, cache_prompt=True) as url:
-            prompts, reused = measure(url, turns, inline=inline, tools=tools, budget=budget)
+            prompts, reused = measure(url, turns, in_front=in_front, tools=tools, budget=budget)
         print(
             f"{name}: {reused:,} of {prompts:,} prompt tokens were there already ({reused / prompts:.0%})", flush=True
         )

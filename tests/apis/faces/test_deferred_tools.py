@@ -46,7 +46,7 @@ def asked(face: Face, body: dict[str, Any], **settings: Any) -> dict[str, Any]:
 
 def by_messages(*more: Any, tools: Any = (READ, SEARCH, LATER), **settings: Any) -> dict[str, Any]:
     body = {"model": "m", "max_tokens": 9, "messages": [HI, *more], "tools": list(tools)}
-    return asked(MessagesFace(inline_tools=True), body, **settings)
+    return asked(MessagesFace(), body, **settings)
 
 
 def by_responses(*more: Any, **settings: Any) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def test_what_was_loaded_can_be_called() -> None:
         "model": "m", "max_tokens": 9, "messages": [HI, *FOUND], "tools": [READ, SEARCH, LATER],
         "tool_choice": {"type": "tool", "name": "Later"},
     }  # fmt: skip
-    sent = asked(MessagesFace(inline_tools=True), body, format="hermes")
+    sent = asked(MessagesFace(), body, format="hermes")
     assert "Later" in sent["messages"][-1]["content"]
 
 
@@ -206,7 +206,7 @@ NAMED = "Found: `Later`, Laterally."
 
 def by_text() -> Iterator[tuple[Face, dict[str, Any]]]:
     result = {"type": "tool_result", "tool_use_id": "t1", "content": NAMED}
-    yield MessagesFace(inline_tools=True), {
+    yield MessagesFace(), {
         "max_tokens": 9,
         "messages": [HI, FOUND[0], {"role": "user", "content": [result]}],
         "tools": [READ, SEARCH, LATER],
@@ -228,7 +228,7 @@ def test_a_result_that_names_a_tool_in_its_text_loads_it() -> None:
 
 def test_a_fault_of_a_tool_that_was_not_loaded_has_the_clients_path() -> None:
     broken = {"type": "object", "properties": {"a": {"type": "no such type"}}}
-    request = MessagesFace(inline_tools=True)
+    request = MessagesFace()
     body = {"model": "m", "max_tokens": 9, "messages": [HI], "tools": [READ, {**LATER, "input_schema": broken}]}
     made = request.request(json.dumps(body).encode())
     action = Exchange(Settings(), BackendMemory(), always=True).receive(Request(made.body))[0]

@@ -50,7 +50,7 @@ def by_chat(arguments: Any) -> tuple[Face | None, dict[str, Any]]:
 
 
 def by_messages(arguments: Any) -> tuple[Face, dict[str, Any]]:
-    return MessagesFace(inline_tools=True), {
+    return MessagesFace(), {
         "max_tokens": 9,
         "messages": [
             {"role": "user", "content": "hi"},

@@ -196,13 +196,14 @@ def test_loaded_tools_stand_behind_the_others_in_the_order_of_their_coming() -> 
     assert second[: len(first)] == first
 
 
-def test_the_result_tells_the_model_what_it_can_call() -> None:
-    result = chat_of(tools=[LATER, READ], messages=FOUND)["messages"][2]
-    assert result["content"] == "These tools can be called from now on: Later"
+def test_the_result_names_the_tools_for_an_upstream_that_gets_their_definitions_itself() -> None:
+    chat = json.loads(MessagesFace(native=True).request(body(tools=[LATER, READ], messages=FOUND)).body)
+    assert chat["messages"][2]["content"] == "These tools can be called from now on: Later"
+    assert not any("toolcall_loaded" in tool for tool in chat["tools"])
 
 
-def test_the_result_can_hold_the_definitions() -> None:
-    chat = json.loads(MessagesFace(inline_tools=True).request(body(tools=[LATER, READ], messages=FOUND)).body)
+def test_the_result_holds_the_definitions() -> None:
+    chat = chat_of(tools=[LATER, READ], messages=FOUND)
     assert '{"name":"Later","description":"L","parameters":{"type": "object"}}' in chat["messages"][2]["content"]
     assert chat["tools"] == [
         {"type": "function", "function": {"name": "Read", "description": "Reads.", "parameters": READ["input_schema"]}},
@@ -226,7 +227,9 @@ def test_claude_codes_tool_search() -> None:
     loaded = ["CronList", "NotebookEdit"]
     assert [tool["function"]["name"] for tool in after["tools"]] == [*(n for n in sent if n not in loaded), *loaded]
     assert after["messages"][: len(before["messages"])] == before["messages"]
-    assert after["messages"][-1]["content"] == "These tools can be called from now on: CronList, NotebookEdit"
+    introduction, *definitions = after["messages"][-1]["content"].split("\n")
+    assert introduction == "These tools can be called from now on:"
+    assert [json.loads(definition)["name"] for definition in definitions] == loaded
 
 
 def test_an_mcp_tool_comes_by_tool_search() -> None:
@@ -249,7 +252,9 @@ def changed(kind: str, name: str) -> dict[str, Any]:
 def test_tools_are_added_and_taken_away_in_the_conversation() -> None:
     added = chat_of(tools=[READ, LATER], messages=[USER, changed("tool_addition", "Later")])
     assert [tool["function"]["name"] for tool in added["tools"]] == ["Read", "Later"]
-    assert added["messages"][1] == {"role": "system", "content": "These tools can be called from now on: Later"}
+    definition = '{"name":"Later","description":"L","parameters":{"type": "object"}}'
+    announced = f"These tools can be called from now on:\n{definition}"
+    assert added["messages"][1] == {"role": "system", "content": announced}
     removed = chat_of(tools=[READ, LATER], messages=[*FOUND, changed("tool_removal", "Read")])
     assert [tool["function"]["name"] for tool in removed["tools"]] == ["Later"]
     assert removed["messages"][-1] == {"role": "system", "content": "This tool cannot be called any more: Read"}

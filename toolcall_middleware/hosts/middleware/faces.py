@@ -127,8 +127,7 @@ def new_face(endpoint: Endpoint, upstream_api: str = "openai", max_kept: int | N
     """
     if endpoint in {Endpoint.RESPONSES, Endpoint.MAYBE_RESPONSES}:
         return ResponsesFace(max_kept=max_kept)
-    native = upstream_api == "anthropic"
-    return MessagesFace(inline_tools=not native, native=native, counting=endpoint is Endpoint.COUNT)
+    return MessagesFace(native=upstream_api == "anthropic", counting=endpoint is Endpoint.COUNT)
 
 
 def prepare_passage(passage: Passage, scope: Scope, settings: Settings) -> None:

@@ -34,16 +34,14 @@ _LATEST = 253_402_300_799  # the last second that a date can have
 class MessagesFace(Face):
     """One request and its answer.
 
-    inline_tools: definitions of tools that the conversation loads are written where it does, and the chat tools say so
-    (`LOADED_FIELD`), so that the front of the prompt stays as it was. native: the upstream speaks Messages itself; a
-    request has a `passage` then, once it was read. counting: the request is one for count_tokens.
+    native: the upstream speaks Messages itself; a request has a `passage` then, once it was read. counting: the request
+    is one for count_tokens.
     """
 
     api = "messages"
 
-    def __init__(self, *, inline_tools: bool = False, native: bool = False, counting: bool = False) -> None:
+    def __init__(self, *, native: bool = False, counting: bool = False) -> None:
         super().__init__()
-        self._inline = inline_tools
         self._native = native
         self.settings = _NATIVE if native else _SETTINGS
         self.counting = counting
@@ -54,7 +52,7 @@ class MessagesFace(Face):
     # -- the request -----------------------------------------------------------------------------------------------
 
     def request(self, body: bytes, /) -> FaceRequest:
-        asked = read_request(body, counting=self.counting, inline=self._inline, native=self._native)
+        asked = read_request(body, counting=self.counting, native=self._native)
         self._errors.paths = {"messages": asked.messages, **asked.tools.paths}
         chat = FaceRequest(
             body=openai.encode(asked.chat), stream=asked.stream, dropped_tools=tuple(asked.tools.dropped)

@@ -123,14 +123,14 @@ _FOREIGN = frozenset({
 """Blocks of Anthropic's histories that mean nothing to another model, except for calls with results."""
 
 
-def read_messages(request: Reader, box: Toolbox, system: str, *, inline: bool) -> Conversation:
+def read_messages(request: Reader, box: Toolbox, system: str) -> Conversation:
     """The request's `messages` after its system text. Changes to the tools are applied to `box`.
 
-    inline: definitions of tools are written where they are loaded. Raises ToolCallError.
+    Raises ToolCallError.
     """
     if "messages" not in request.fields:
         raise request.error("messages", ANTHROPIC["missing"])
-    conversation = Conversation(box, inline=inline)
+    conversation = Conversation(box)
     if system:
         conversation.add({"role": "system", "content": system}, "system")
     messages = request.items("messages")
@@ -194,9 +194,8 @@ class Conversation:
     unreadable: the error for content that no chat completion can hold, if the upstream speaks this API and can read it.
     """
 
-    def __init__(self, box: Toolbox, *, inline: bool) -> None:
+    def __init__(self, box: Toolbox) -> None:
         self._box = box
-        self._inline = inline
         self.messages: list[dict[str, Any]] = []
         self.paths: list[str] = []
         self.call_ids: set[str] = set()
@@ -256,10 +255,12 @@ class Conversation:
         return joined(parts, "\n")
 
     def _announced(self, tools: list[Tool]) -> str:
-        """The text for the model at the place where tools are loaded."""
-        if self._inline:
-            return write_definitions(tools)
-        return "These tools can be called from now on: " + ", ".join(tool.name for tool in tools)
+        """The text for the model at the place where tools are loaded: their definitions, which need not be in the front
+        of the prompt then. For an upstream of this API their names, because it gets the definitions with its tools.
+        """
+        if self._box.native:
+            return "These tools can be called from now on: " + ", ".join(tool.name for tool in tools)
+        return write_definitions(tools)
 
     # -- assistant -------------------------------------------------------------------------------------------------
 

@@ -48,10 +48,10 @@ class Asked:
     unreadable: ToolCallError | None
 
 
-def read_request(body: bytes, *, counting: bool = False, inline: bool = False, native: bool = False) -> Asked:
+def read_request(body: bytes, *, counting: bool = False, native: bool = False) -> Asked:
     """The request in `body`. counting: it is one for count_tokens, which has no `max_tokens` and no `stream`.
 
-    inline: see `MessagesFace`. native: the upstream speaks this API, see `Toolbox`.
+    native: the upstream speaks this API, see `Toolbox`.
     Raises ToolCallError, whose `param` is the path of the field.
     """
     request = Reader(read_fields(body), ANTHROPIC)
@@ -70,7 +70,7 @@ def read_request(body: bytes, *, counting: bool = False, inline: bool = False, n
         chat["stop"] = stops
     chat.update(_output(request))
     box = read_tools(request, native=native)
-    conversation = read_messages(request, box, system_text(request), inline=inline)
+    conversation = read_messages(request, box, system_text(request))
     chat["messages"] = conversation.messages
     chat.update(box.fields)
     chat.update(chat_choice(request, box))
@@ -186,7 +186,7 @@ def _without_known_lines(texts: list[str]) -> list[str]:
         found = pattern.match(texts[first]) if first is not None else None
         if first is None or found is None:
             continue
-        _log.info("messages: %s (%s the system text)", name, "moved behind" if keep else "left out of")
+        _log.info("messages: system text: %s is %s", name, "moved to the end" if keep else "left out")
         texts = [*texts[:first], texts[first][found.end() :], *texts[first + 1 :]]
         if keep:
             moved.append(found[0].strip())
