@@ -88,15 +88,15 @@ def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
     """
     body = _body_of(rows)
     asked = next((str(row.get("data", "")) for row in reversed(rows) if row["kind"] == "ask"), "")
-    told = _read(rows, summary, template)
-    answer, spans, again = told.answer, told.spans, told.again
+    seen = _read(rows, summary, template)
+    answer, spans, again = seen.answer, seen.spans, seen.again
     _link(spans.spans, rows)
     tools = tools_of(body.encode())
     return {
         "text": spans.text,
         "pieces": [{"start": piece.start, "row": piece.row} for piece in answer.pieces],
         "spans": spans.spans,
-        "calls": told.calls,
+        "calls": seen.calls,
         "faults": sorted(spans.faults, key=lambda fault: int(fault["start"])),
         "near_misses": sorted(spans.near_misses, key=lambda one: int(one["start"])),
         "outcomes": [] if again is None else [_outcome(call) for call in again.finished],
@@ -111,7 +111,7 @@ def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
 
 
 @dataclass(slots=True)
-class _Told:
+class _Seen:
     """An exchange, read. became: for each call in the text, the number of the client's call. again: None where the
     client's request is not recorded: then all calls in the text count as the client's.
     """
@@ -128,7 +128,7 @@ class _Told:
     opened: OpenedReasoning | None
 
 
-def _read(rows: Sequence[Row], summary: dict[str, Any], template: str | None) -> _Told:
+def _read(rows: Sequence[Row], summary: dict[str, Any], template: str | None) -> _Seen:
     answer, again = answer_of(rows), rerun(rows, summary, template)
     options = ParserOptions(keep_raw=True, unknown_tool="error", parse_reasoning=True)
     opened = None if again is None else _opened(answer, again)
@@ -157,7 +157,7 @@ def _read(rows: Sequence[Row], summary: dict[str, Any], template: str | None) ->
             spans.tell_near_misses(tools, syntax, thoughts=again.settings.reasoning != "parse")
             spans.left(became, again.content)
             spans.tell_refused(became, _why_not(again))
-    return _Told(answer, spans, calls, became, again, name, syntax, tools, options, opened)
+    return _Seen(answer, spans, calls, became, again, name, syntax, tools, options, opened)
 
 
 def _opened(answer: Answer, again: Rerun) -> OpenedReasoning | None:
@@ -301,11 +301,11 @@ def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
     A case tests a parser. It expects the client's calls as they are written in the text; its note has what settings
     changed beyond that (types, the number of calls).
     """
-    told = _read(rows, summary, template)
-    again, answer, spans = told.again, told.answer, told.spans
+    seen = _read(rows, summary, template)
+    again, answer, spans = seen.again, seen.answer, seen.spans
     value = openai.read_value(_body_of(rows).encode())
     tools = value.get("tools") if isinstance(value, dict) else None
-    came = [one for one, number in zip(spans.written, told.became, strict=True) if number is not None]
+    came = [one for one, number in zip(spans.written, seen.became, strict=True) if number is not None]
     options: dict[str, Any] = {"parse_reasoning": any(one.in_reasoning for one in came)}
     text, notes = answer.text, [one["why"] for one in (*spans.faults, *spans.near_misses)]
     if again is not None:
@@ -313,12 +313,12 @@ def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
         options["repair_names"] = again.settings.repair_names
         if again.settings.unknown_tool in {"drop", "forward"}:
             options["unknown_tool"] = again.settings.unknown_tool
-        opened = told.opened
+        opened = seen.opened
         if opened is not None and not text.lstrip().startswith(opened.opening.strip()):
             text = opened.opening + text  # a case has no prompt that opens the thought
-    read = _laid_out([Piece(0, text, 0)], told.syntax, told.tools, ParserOptions(keep_raw=True, **options), answer)
+    read = _laid_out([Piece(0, text, 0)], seen.syntax, seen.tools, ParserOptions(keep_raw=True, **options), answer)
     written = [(one.name, one.arguments) for one in read.written]
-    if written != (got := [(call["name"], call["arguments"]) for call in told.calls]):
+    if written != (got := [(call["name"], call["arguments"]) for call in seen.calls]):
         notes.append(f"the client got {json.dumps(got, ensure_ascii=False)}")
     content, thought = (
         "".join(read.text[span["start"] : span["end"]] for span in read.spans if span["kind"] == kind)
@@ -327,7 +327,7 @@ def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
     return {
         "id": f"trace-{summary.get('id') or 'unknown'}",
         "source": f"a trace of {summary.get('model') or 'unknown'}",
-        "format": told.format,
+        "format": seen.format,
         "text": text,
         "tools": tools,
         "expected_tool_calls": [_golden(name, arguments) for name, arguments in written],

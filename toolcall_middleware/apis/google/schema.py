@@ -270,12 +270,12 @@ class _Writer:
         if isinstance(schema.get("format"), str) and schema["format"] in _FORMATS:
             written["format"] = schema["format"]
         limits = {name: schema[name] for name in _DESCRIBED if name not in written and name in schema}
-        told = [f"{name}: {_spelled(value)}" for name, value in limits.items() if _is_short(value)]
+        notes = [f"{name}: {_spelled(value)}" for name, value in limits.items() if _is_short(value)]
         if only:
-            told.append(f"only {', '.join(map(_spelled, only))}")
+            notes.append(f"only {', '.join(map(_spelled, only))}")
         title, text = (str(schema.get(name) or "") for name in ("title", "description"))
-        if told:
-            text = f"{text} ({', '.join(told)})".lstrip()
+        if notes:
+            text = f"{text} ({', '.join(notes)})".lstrip()
         self._allowance.take(cost=len(title) + len(text) >> 7)
         written |= {name: said for name, said in (("title", title), ("description", text)) if said}
 

@@ -1,7 +1,7 @@
 """A whole answer that is received and sent as Messages, and a client's request for an upstream of its API.
 
-The upstream's blocks pass as far as the exchange emits the same content. Content that the exchange changed is written
-anew, in the same place.
+The upstream's blocks pass as far as the exchange emits the same content. Content that the exchange changed is rewritten
+in place.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def passed_whole(passage: Passage, said: Iterable[Said]) -> bytes:
     blocks = openai.read_objects(fields.get("content")) or []
     emitted = _Emitted(said)
     written = emitted.instead_of(blocks)
-    told = openai.read_text(fields.get("stop_reason"))
-    reason = stop_reason(told, emitted.reason, emitted.sent)
-    if written == blocks and reason == told:
+    own_reason = openai.read_text(fields.get("stop_reason"))
+    reason = stop_reason(own_reason, emitted.reason, emitted.sent)
+    if written == blocks and reason == own_reason:
         return own
     _log.info("messages: the upstream's answer was changed on its way")
     return openai.encode({**fields, "content": written, "stop_reason": reason})

@@ -95,8 +95,8 @@ class PassedWriter:
         self._ended = True
         if not self._told_end:
             delta = {"stop_reason": stop_reason(None, self._reason, self._calls), "stop_sequence": None}
-            told = usage_of(usage, input_estimate=self._asked.estimate, output_estimate=1)
-            self._out.append(event("message_delta", {"delta": delta, "usage": told}))
+            counts = usage_of(usage, input_estimate=self._asked.estimate, output_estimate=1)
+            self._out.append(event("message_delta", {"delta": delta, "usage": counts}))
         self._out.append(event("message_stop", {}))
 
     def fail(self, error: ToolCallError, /) -> None:

@@ -51,7 +51,7 @@ class ResponsesFace(Face):
             code, status = CONTEXT, 400
         elif error.type == "model_error":
             status = 400
-        told = ToolCallError(
+        sent = ToolCallError(
             code,
             error.message,
             param=error.param if self._asked is None else self._asked.param(error.param),
@@ -60,7 +60,7 @@ class ResponsesFace(Face):
             headers=error.headers,
             extra=error.extra,
         )
-        headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in told.headers.items()]
+        headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in sent.headers.items()]
         if is_ours(error.code):
             headers.append((_ERROR_HEADER, str(error.code).encode("latin-1")))
-        return FaceReply(status=told.status, body=told.body(), headers=tuple(headers))
+        return FaceReply(status=sent.status, body=sent.body(), headers=tuple(headers))

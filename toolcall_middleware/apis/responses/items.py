@@ -347,7 +347,7 @@ class History:
 
     def _output(self, variant: str, item: Reader) -> None:
         if item.given("call_id") is None and isinstance(name := item.value("name"), str):
-            self._told(name, item)
+            self._notice(name, item)
             return
         message: Message = {"role": "tool", "tool_call_id": self._answered(variant, item)}
         if variant == "apply_patch_call_output":
@@ -363,12 +363,12 @@ class History:
         else:
             message["content"] = chat_result(item)
         if loaded := [self._tools.load(name) for name in named_in(message["content"], self._tools.waiting)]:
-            told = write_definitions(loaded)
+            text = write_definitions(loaded)
             content = message["content"]
-            message["content"] = f"{content}\n{told}" if isinstance(content, str) else [*content, *_parts(told)]
+            message["content"] = f"{content}\n{text}" if isinstance(content, str) else [*content, *_parts(text)]
         self._result(message, item.path)
 
-    def _told(self, name: str, item: Reader) -> None:
+    def _notice(self, name: str, item: Reader) -> None:
         """Add an output that answers no call: it has a name and no call id. Codex reports the state of a goal so."""
         if "output" not in item.fields:
             raise item.error("output", "An item with a 'name' and no 'call_id' needs 'output'.")
@@ -383,8 +383,8 @@ class History:
             return
         call_id = self._answered("tool_search_output", item)
         found = [one for tool in item.value("tools") or () for one in self._loaded(tool)]
-        told = definitions(found) if found else "No tool was found."
-        self._result({"role": "tool", "tool_call_id": call_id, "content": told}, item.path)
+        text = definitions(found) if found else "No tool was found."
+        self._result({"role": "tool", "tool_call_id": call_id, "content": text}, item.path)
 
     def _loaded(self, tool: Any, namespace: str | None = None) -> list[dict[str, Any]]:
         """The definitions of the found tools."""
@@ -392,11 +392,11 @@ class History:
             case {"type": "namespace", "name": str(name), "tools": list(tools)} if namespace is None:
                 return [found for inner in tools for found in self._loaded(inner, name)]
             case {"type": ("function" | "custom") as own, "name": str(name)}:
-                told: dict[str, Any] = {"name": self._tools.name_of(Kind(own), name, namespace)}
-                told |= {field: tool[field] for field in _DEFINITION if tool.get(field) is not None}
+                found: dict[str, Any] = {"name": self._tools.name_of(Kind(own), name, namespace)}
+                found |= {field: tool[field] for field in _DEFINITION if tool.get(field) is not None}
                 if own == "custom":
-                    told["parameters"] = {"type": "object", "properties": {FIELD: {"type": "string"}}}
-                return [told]
+                    found["parameters"] = {"type": "object", "properties": {FIELD: {"type": "string"}}}
+                return [found]
         return []
 
     def _answered(self, variant: str, item: Reader) -> str:

@@ -384,9 +384,9 @@ def _custom(tool: Reader) -> dict[str, Any]:
     described = tool.text("description")
     match tool.value("format"):
         case None | {"type": "text"}:
-            told = "The input of the tool, as plain text."
+            about = "The input of the tool, as plain text."
         case {"type": "grammar", "definition": str(definition), "syntax": ("lark" | "regex") as syntax}:
-            told = f"The input of the tool, as text that fits this {syntax} grammar:\n{definition}"
+            about = f"The input of the tool, as text that fits this {syntax} grammar:\n{definition}"
             if syntax == "regex" and (pattern := text_pattern(definition)):
                 text["pattern"] = pattern
         case _:
@@ -397,7 +397,7 @@ def _custom(tool: Reader) -> dict[str, Any]:
         function["description"] = kept
     function["parameters"] = {
         "type": "object",
-        "properties": {FIELD: {**text, "description": told}},
+        "properties": {FIELD: {**text, "description": about}},
         "required": [FIELD],
         "additionalProperties": False,
     }

@@ -190,14 +190,14 @@ def _decoded(body: bytes, codings: list[bytes], limit: int | None) -> bytes:
         text = "The request's content-encoding cannot be read here: send gzip, deflate or none."
         raise ToolCallError("invalid_request", text, status=415)
     decoder = Decoder(coding, limit)
-    fault: object = "it is cut off, or bytes follow it"
+    plain, fault = b"", "it is cut off, or bytes follow it"
     try:
         plain = decoder.feed(body)
     except zlib.error as error:
-        plain, fault = b"", error
+        fault = str(error)
     if decoder.is_over:
         raise _too_large(limit)
-    if isinstance(fault, zlib.error) or not decoder.is_complete:
+    if not decoder.is_complete:
         raise ToolCallError("invalid_json", f"The request's body is not what its content-encoding says: {fault}.")
     return plain
 

@@ -360,8 +360,8 @@ class FaceAnswer(Answer):
         if self._face.dropped_images:
             note += b"; dropped_images=%d" % self._face.dropped_images
         replaced = ENTITY_HEADERS | {name.lower() for name, _ in own} | {_NOTE}
-        told = [(_NOTE, note)] if self.start["status"] != _UNAUTHORIZED else []
-        return [*without(given, replaced), *own, *told]
+        notes = [(_NOTE, note)] if self.start["status"] != _UNAUTHORIZED else []
+        return [*without(given, replaced), *own, *notes]
 
     # -- a client that waits ---------------------------------------------------------------------------------------
 

@@ -141,11 +141,11 @@ class MessageWriter(BlockWriter):
         reason, sequence = stop_of(
             finished.reason, calls=self.calls, refused=self._refused, matched=finished.matched, stops=asked.stops
         )
-        told = usage_of(usage, input_estimate=asked.estimate, output_estimate=self._size // _BYTES_A_TOKEN)
+        counts = usage_of(usage, input_estimate=asked.estimate, output_estimate=self._size // _BYTES_A_TOKEN)
         delta = {"stop_reason": reason, "stop_sequence": sequence}
-        last = {"type": "message_delta", "delta": delta, "usage": told}
+        last = {"type": "message_delta", "delta": delta, "usage": counts}
         self._out += (event("message_delta", {**self._remarks, **last}), event("message_stop", {}))
-        return {**self._head(), "content": self._content, **delta, "usage": told}
+        return {**self._head(), "content": self._content, **delta, "usage": counts}
 
     def fail(self, error: ToolCallError, /) -> None:
         if not self.over:
