@@ -24,7 +24,6 @@ EXAMPLES = 200 if THOROUGH else 10
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True) | st.sampled_from(
     ["name", "arguments", "null", "true", "tool_calls", "json", "think", "final_answer", "get_weather"]
 )
-IDENTIFIERS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 MARKUP = st.sampled_from(
     [
         "<tool_call>", "</tool_call>", "</function>", "</parameter>", "<think>", "</think>", "```", "```json\n", "`",

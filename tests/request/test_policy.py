@@ -109,6 +109,7 @@ INNER = {
     "type": "object",
     "properties": {"at": {"type": "object", "description": "When.", "properties": {"hour": {"type": "integer"}}}},
 }
+DEFINED = {"type": "object", "properties": {"x": {"$ref": "#/$defs/x"}}}
 UNDESCRIBED = {"type": "object", "properties": {"x": {"anyOf": [{"properties": {"y": {}}}], "description": "d"}}}
 
 # (the part that refuses it, the request, code, param): what compat accepts and strict does not.
@@ -137,6 +138,12 @@ PARTS: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "require_descriptions",
+        {"tools": [tool(parameters={**DEFINED, "$defs": {"x": {"description": " "}}})]},
+        "invalid_tool_schema",
+        "tools[0].function.parameters.properties.x",
+    ),
+    (
+        "require_descriptions",
         {"tools": [tool(parameters=UNDESCRIBED)]},
         "invalid_tool_schema",
         "tools[0].function.parameters.properties.x.anyOf[0].properties.y",
@@ -147,6 +154,12 @@ PARTS: list[tuple[str, dict[str, Any], str, str]] = [
         {"tools": [strict_schema(lambda s: s.pop("additionalProperties"))]},
         "invalid_tool_schema",
         "tools[0].function.parameters.additionalProperties",
+    ),
+    (
+        "strict_schemas",
+        {"tools": [strict_schema(lambda s: s["properties"].update(city={**CITY, "type": ["object", "null"]}))]},
+        "invalid_tool_schema",
+        "tools[0].function.parameters.properties.city.additionalProperties",
     ),
     (
         "strict_schemas",
@@ -245,6 +258,7 @@ def test_each_part_of_the_strict_dialect_also_alone(part: str, fields: dict[str,
         {"tools": [tool(strict=True, parameters=levels(5))]},
         {"tools": [tool(strict=True, parameters=wide(100))]},
         {"tools": [tool("get_weather_2")], "parallel_tool_calls": None},
+        {"tools": [tool(parameters={**DEFINED, "$defs": {"x": {"description": "d"}}})]},
         {
             "tool_choice": {"type": "function", "function": {"name": "weather"}},
             "parallel_tool_calls": None,

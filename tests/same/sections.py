@@ -23,8 +23,6 @@ from .proxied import proxy
 Items = dict[str, str]
 Groups = Iterator[tuple[str, Callable[[], Items]]]
 
-_CALL_TEXT = 'I look. <tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
-
 
 @dataclass(frozen=True, slots=True)
 class Run:

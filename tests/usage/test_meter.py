@@ -113,6 +113,12 @@ TOTALS: dict[str, tuple[dict[str, Any], list[Any], list[bool], Any]] = {
         numbers(6, 8, cost=0.75),
     ),
     "an attempt that was estimated says so in the sum": ({}, ["one two", NEXT, USAGE], [False], guessed(P + 3, 2 + 4)),
+    "so does one that the backend estimated": (
+        {},
+        [{**USAGE, "estimated": True}, NEXT, {**USAGE, "estimated": False}],
+        [True, False],
+        guessed(6, 8),
+    ),
     "nothing is counted unless wanted": ({"count": False}, ["one two"], [], None),
     "but the backend's are": ({"count": False}, ["one two", TOTAL, NEXT, USAGE], [False], USAGE),
     "where we count the backend's are ignored": ({"known": False}, ["one two", USAGE], [False], guessed(P, 2)),

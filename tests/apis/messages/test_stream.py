@@ -389,5 +389,6 @@ def test_half_an_emoji_is_read_by_the_sdk() -> None:
 
 
 def test_half_an_emoji_that_is_an_escape_of_the_arguments_is_read_by_the_sdk() -> None:
-    data = ROLE + opening(0, "call_a", "Read") + more(0, '{"a": "x\\ud8') + more(0, '3d"}') + end("tool_calls")
+    pieces = ['{"a": "', "x", "\\", "ud8", "3d", '"}']
+    data = ROLE + opening(0, "call_a", "Read") + b"".join(more(0, piece) for piece in pieces) + end("tool_calls")
     assert stream(data).calls == [("Read", {"a": "x\ufffd"})]

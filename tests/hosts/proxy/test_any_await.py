@@ -172,7 +172,7 @@ ROUTES: dict[str, tuple[Start, bytes]] = {
 async def interrupted_at_any_turn(
     start: Start,
     body: bytes,
-    interrupt: Callable[[asyncio.Task[None], Client], object],
+    interrupt: Interrupt,
     *,
     every: int = 1,
     **scope: Any,
