@@ -391,12 +391,15 @@ async def test_its_outcome_is_malformed() -> None:
 
 
 @STREAMS
-async def test_a_custom_tool_takes_any(stream: bool) -> None:
+@pytest.mark.parametrize("malformed", ["repair", "forward"])
+async def test_a_custom_tool_takes_any(malformed: Any, stream: bool) -> None:
     tool = {"type": "custom", "custom": {"name": "f"}}
-    response = await post(ToolCallMiddleware(TextBackend([hermes('"ls -la"')])), tools=[tool], stream=stream)
+    app = ToolCallMiddleware(TextBackend([hermes('"ls -la"')]), malformed_arguments=malformed)
+    response = await post(app, tools=[tool], stream=stream)
     assert response.status_code == 200
-    assert "ls -la" in response.text
+    assert '"input":"ls -la"' in response.text
     assert "<tool_call>" not in response.text
+    assert "malformed" not in response.headers["x-toolcall"]
 
 
 # -- cut -------------------------------------------------------------------------------------------------------------
