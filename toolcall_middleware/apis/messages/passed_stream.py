@@ -43,7 +43,7 @@ class PassedWriter:
         self._reason = ""
         self._changed = False  # `plain` writes text and calls
         self._begun = False
-        self._told_end = False  # `message_delta` is sent
+        self._end_sent = False  # `message_delta` is sent
         self._ended = False
         self._taken = False  # a step was taken since events were last sent; without one they must wait
 
@@ -93,7 +93,7 @@ class PassedWriter:
         self._passage.calls.clear()
         self._close()
         self._ended = True
-        if not self._told_end:
+        if not self._end_sent:
             delta = {"stop_reason": stop_reason(None, self._reason, self._calls), "stop_sequence": None}
             counts = usage_of(usage, input_estimate=self._asked.estimate, output_estimate=1)
             self._out.append(event("message_delta", {"delta": delta, "usage": counts}))
@@ -156,7 +156,7 @@ class PassedWriter:
                 return None if head is None or kind == "error" else False
             self._reason = head.reason
         if kind == "message_delta":
-            self._tell_end(item)
+            self._send_end(item)
         elif kind == "message_start":
             if not self._plain.begun:
                 self._out.append(item.raw)
@@ -308,7 +308,7 @@ class PassedWriter:
                 return False
             self._close()
             if kind == "message_delta":
-                self._tell_end(item)
+                self._send_end(item)
             elif kind == "message_stop":
                 self._ended = True
                 self._out.append(item.raw)
@@ -341,9 +341,9 @@ class PassedWriter:
         self._out.append(event("content_block_stop", {"index": self._open.at}))
         self._open = None
 
-    def _tell_end(self, item: Taped) -> None:
+    def _send_end(self, item: Taped) -> None:
         """Send `message_delta` with the upstream's stop reason, unless the client's answer ends for another reason."""
-        self._told_end = True
+        self._end_sent = True
         delta = item.value.get("delta")
         own = delta.get("stop_reason") if isinstance(delta, dict) else None
         reason = stop_reason(own, self._reason, self._calls)
