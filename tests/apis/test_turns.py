@@ -64,6 +64,7 @@ NO_RESULT_OF = [(given, "invalid_tool_call_id", "messages[2].tool_call_id") for 
         ([{"role": "function", "name": "w", "content": "1"}], "invalid_request", "messages[0].role"),
         ([{"content": "1"}], "invalid_request", "messages[0].role"),
         ([gives("a"), CALL], "invalid_tool_call_id", "messages[0].tool_call_id"),
+        ([asks(""), gives("")], "invalid_tool_call_id", "messages[1].tool_call_id"),
         *(([HELLO, CALL, gives(given)], code, param) for given, code, param in NO_RESULT_OF),
         ([{"role": "assistant", "tool_calls": {}}], "invalid_request", "messages[0].tool_calls"),
         ([{"role": "assistant", "tool_calls": [{"id": "a"}]}], "invalid_request", "messages[0].tool_calls[0]"),

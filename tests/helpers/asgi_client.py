@@ -212,16 +212,19 @@ async def live(receive: Receive, send: Send) -> None:
         await send({"type": f"lifespan.{phase}.complete"})
 
 
-async def close(app: App) -> None:
-    """Starts and ends the lifespan of `app`, which closes its connections."""
+async def close(app: App) -> list[str]:
+    """Starts and ends the lifespan of `app`, which closes its connections. Returns the messages that it sends."""
     messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
 
     async def receive() -> Message:
         return messages.pop(0)
 
-    async def send(_message: Message) -> None: ...
+    async def send(message: Message) -> None:
+        told.append(message["type"])
 
+    told: list[str] = []
     await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
+    return told
 
 
 class Backend:

@@ -482,7 +482,8 @@ async def test_an_upgrade_is_answered_with_what_is_supported(kind: str) -> None:
 
 async def test_the_lifespan_closes_the_pool() -> None:
     upstream = FakeTransport()
-    await close(Forwarder("http://up.example", timeout=PATIENCE, transport=upstream))
+    told = await close(Forwarder("http://up.example", timeout=PATIENCE, transport=upstream))
+    assert told == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert upstream.closed
 
 
