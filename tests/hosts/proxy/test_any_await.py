@@ -45,11 +45,15 @@ REFUSAL = stream(role(), *says("I would rather not."), chunk({}, "stop"))
 
 
 class Yielding(httpx.AsyncBaseTransport):
-    """An upstream that gives way before each of its `answers` (bytes, or a status), and after each event of one."""
+    """An upstream that gives way before each of its `answers` (bytes, or a status), and after each event of one.
+
+    stalls: it says no more, and waits until its connection closes.
+    """
 
     def __init__(self, *answers: bytes | int) -> None:
         self.answers = list(answers)
         self.open = 0
+        self.stalls = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         await asyncio.sleep(0)
@@ -74,6 +78,8 @@ class Parts(httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for part in self._parts:
             await asyncio.sleep(0)
+            if self._upstream.stalls:
+                await asyncio.Event().wait()
             yield part
 
     async def aclose(self) -> None:
@@ -181,7 +187,7 @@ async def interrupted_at_any_turn(
     for steps in range(0, 900, every):
         app, upstream = start()
         made = Client(body, **scope)
-        async with no_leaked_tasks(), asyncio.timeout(PATIENCE):
+        async with no_leaked_tasks(), asyncio.timeout(PATIENCE) as limit:
             task = asyncio.ensure_future(_serve(app, made))
             for _ in range(steps):
                 await asyncio.sleep(0)
@@ -189,11 +195,14 @@ async def interrupted_at_any_turn(
                 await task
                 assert made.complete
             else:
+                if isinstance(upstream, Yielding):
+                    upstream.stalls = True  # so that only the interruption can end it
                 interrupt(task, made)
                 # A task that had nothing more to wait for may still end by itself.
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
                 assert not task.cancelling() or task.cancelled() or made.complete
+        assert not limit.expired(), f"it waits for ever after {steps} turns"
         assert upstream.open == 0, f"the upstream was left open after {steps} turns"
         if ended:
             return
