@@ -74,6 +74,7 @@ UNKNOWN: list[dict[str, Any]] = [
     {"builtin_tools": ["brave_search"]},
     {"parse_tool_calls": True},  # llama.cpp's server
     {"extra_body": {"Parse_Tool_Calls": 1}},
+    {"guided_json": {"Tools": [TOOL]}},
     {"messages": [{"role": "developer", "content": "d", "tools": [TOOL]}, *HELLO]},  # read by vLLM
     {"messages": [*HELLO, {"role": "assistant", "content": "d", "x_functions": {"evil": {}}}]},
 ]
