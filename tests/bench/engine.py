@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 from starlette.types import Message, Receive, Scope, Send
 
-from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.cli.demo.checks import schema_check
 from toolcall_middleware.cli.faces.answers import Received, read_answer
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
@@ -65,7 +65,7 @@ class Watched:
     """The engine, as an app; what it is asked is noted, and how it answered."""
 
     def __init__(self, url: str, key: str | None) -> None:
-        self._app = Forwarder(url, key=key, timeout=_SECONDS)
+        self._app = Forwarder(url, Settings(upstream_key=key, upstream_timeout=_SECONDS, upstream_retries=0))
         self.asked: list[tuple[dict[str, Any], int]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

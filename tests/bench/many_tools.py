@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.cli.check.bfcl import read_questions
 from toolcall_middleware.cli.check.trials import Question
 from toolcall_middleware.cli.demo import local
@@ -104,7 +104,7 @@ def groups(questions: Sequence[Question], limit: int, count: int) -> Iterator[tu
 
 async def run(url: str, questions: Sequence[Question], limit: int, count: int, budget: int | None) -> Score:
     """Ask every question."""
-    counted = Counted(Forwarder(url, timeout=_SECONDS))
+    counted = Counted(Forwarder(url, Settings(upstream_timeout=_SECONDS, upstream_retries=0)))
     app = ToolCallMiddleware(counted, mode="prompt", format="json", retries=0, tools_budget=budget)
     score = Score()
     transport = httpx.ASGITransport(app=app)

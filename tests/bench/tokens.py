@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.cli.demo import local
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.usage.tokenizers.base import APPROXIMATE, Tokenizer, read_prompt
@@ -163,7 +163,7 @@ class Errors:
 async def against_backend(url: str, tokenizer: Tokenizer, setting: str, count: int) -> Table:
     """Each conversation to the real model, whole and streamed; then the same answers counted in the other ways."""
     table = Table(f"{count} conversations with tools: counts beside the backend's own", ("the same", "most off"))
-    recorder = Recorder(Forwarder(url, timeout=_SECONDS))
+    recorder = Recorder(Forwarder(url, Settings(upstream_timeout=_SECONDS, upstream_retries=0)))
     plain = ToolCallMiddleware(recorder, mode="prompt")
     ours = {
         name: ToolCallMiddleware(recorder, mode="prompt", usage="count", tokenizer=name)

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from tests.helpers.fakes import TextBackend, obedient_model
-from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
 from .common import ARGUMENTS, CALL, MODEL, QUESTION, TOOL, Lookup, need
@@ -89,7 +89,7 @@ def test_litellms_proxy_passes_tools_on_and_calls_back(
 async def test_a_text_backend_behind_litellms_proxy_gets_tool_calls(stage: tuple[Stage, str], proxy: str) -> None:
     stage[0].app = TextBackend(obedient_model("json", CALL), strict=True)
     body = {"model": "local", "messages": [{"role": "user", "content": QUESTION}], "tools": [TOOL]}
-    transport = httpx.ASGITransport(ToolCallMiddleware(Forwarder(f"{proxy}/v1", timeout=60)))
+    transport = httpx.ASGITransport(ToolCallMiddleware(Forwarder(f"{proxy}/v1", Settings(upstream_timeout=60))))
     async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
         answer = (await client.post("/v1/chat/completions", json=body, timeout=60)).json()
     (call,) = answer["choices"][0]["message"]["tool_calls"]

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.helpers.anthropic_fake import AnthropicFace
 from tests.helpers.fakes import Script, TextBackend
-from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
-from toolcall_middleware.hosts.proxy.upstream.providers import Translator
+from toolcall_middleware import Settings, ToolCallMiddleware
+from toolcall_middleware.hosts.proxy.upstream.providers import PROVIDERS, Translator
 
 from .common import matrix_of
 from .conftest import Gateway, Stage
@@ -58,7 +56,7 @@ def open_gateway(stage: tuple[Stage, str], request: pytest.FixtureRequest) -> It
     ) -> Gateway:
         backend = TextBackend(script, strict=True, usage=usage, chunk_size=4)
         server: Any = ToolCallMiddleware(backend, format=format) if request.param == "native" else backend
-        translator = Translator(AnthropicFace(server), partial(AnthropicTranslation, default_max_tokens=100))
+        translator = Translator(AnthropicFace(server), PROVIDERS["anthropic"], Settings(default_max_tokens=100))
         one.app = ToolCallMiddleware(translator, mode=request.param, format=format, **settings)
         return Gateway(f"{url}/v1", backend, closing)
 

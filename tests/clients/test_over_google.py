@@ -7,16 +7,17 @@ Gemini 3's rules. It sends calls whole (`in_pieces`).
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.helpers.google_face import GeminiFace
-from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.apis.google.translation import GoogleTranslation
 from toolcall_middleware.apis.passage import Passage
 from toolcall_middleware.apis.upstream import TranslatedRequest
-from toolcall_middleware.hosts.proxy.upstream.providers import Translator
+from toolcall_middleware.hosts.proxy.upstream.providers import PROVIDERS, Translator
 
 from .common import matrix_of
 from .conftest import Gateway, OpenGateway, Stage
@@ -41,6 +42,9 @@ class _Gemini3(GoogleTranslation):
         return super().request(json.dumps({**json.loads(body), "model": "gemini-3-fake"}).encode())
 
 
+_GEMINI_3 = replace(PROVIDERS["google"], make=lambda _settings: _Gemini3())
+
+
 @pytest.fixture
 def format_name() -> str:
     """In which the scripted model writes."""
@@ -62,7 +66,7 @@ def open_gateway(open_gateway: OpenGateway, stage: tuple[Stage, str]) -> OpenGat
         gateway = open_gateway(script, format=format, usage=usage)
         model = one.app
         assert model is not None
-        one.app = ToolCallMiddleware(Translator(GeminiFace(model), _Gemini3), mode="native", **settings)
+        one.app = ToolCallMiddleware(Translator(GeminiFace(model), _GEMINI_3, Settings()), mode="native", **settings)
         return gateway
 
     return open_one

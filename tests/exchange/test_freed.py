@@ -18,6 +18,7 @@ from tests.helpers.asgi_client import BLOCK, SSE_TYPE, App, Backend, Client, ask
 from tests.helpers.fakes import TextBackend
 from tests.hosts.proxy.test_any_await import STREAM, Yielding
 from tests.hosts.proxy.test_any_byte import WHOLE, EngineDiedError
+from toolcall_middleware import Settings
 from toolcall_middleware.exchange import Exchange
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
@@ -66,7 +67,7 @@ def text(answer: str) -> App:
 
 
 def proxied(*answers: bytes | int) -> App:
-    return Forwarder("http://up.example", timeout=5, transport=Yielding(*answers))
+    return Forwarder("http://up.example", Settings(upstream_timeout=5), transport=Yielding(*answers))
 
 
 CASES: dict[str, tuple[App, bytes, type[Client]]] = {

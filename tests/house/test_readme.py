@@ -24,7 +24,7 @@ import pytest
 from tests import readme
 from tests.helpers.auto_backend import NO_PARSER, TOOL, AutoBackend
 from tests.helpers.fakes import Refusal, TextBackend, serve, write_calls
-from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.cli import main
 from toolcall_middleware.errors import CODES
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
@@ -139,7 +139,7 @@ def test_the_apps_commented_setting_is_one() -> None:
 def test_the_client_gets_a_call_from_the_proxy(tmp_path: Path) -> None:
     text = write_calls("json", ("get_weather", {"city": "Paris"}))
     with serve(TextBackend([text], strict=True)) as upstream:
-        proxy = ToolCallMiddleware(Forwarder(f"{upstream}/v1", timeout=10))
+        proxy = ToolCallMiddleware(Forwarder(f"{upstream}/v1", Settings(upstream_timeout=10, upstream_retries=0)))
         with serve(proxy) as url:
             code = NAMED["client"].replace("http://127.0.0.1:8080", url)
             assert url in code

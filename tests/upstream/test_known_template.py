@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from tests.formats.template import templates
 from tests.helpers.fakes import Answer, TextBackend
 from tests.hosts.proxy.proxy_servers import serving
-from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.formats.template import sources
 from toolcall_middleware.hosts.middleware import backend_questions
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
@@ -154,7 +154,7 @@ async def test_a_question_without_an_answer_has_no_line_in_the_log(
     backend = make("Fine.", props={"error": {"message": "no such path"}}, status=404)
     body = body_of("chat", TOOLS, model="acme-9b")
     async with serving(backend) as address:
-        app = ToolCallMiddleware(Forwarder(f"{address}/v1", timeout=5), **UNASKED)
+        app = ToolCallMiddleware(Forwarder(f"{address}/v1", Settings(upstream_timeout=5)), **UNASKED)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://a") as client:
             answer = await client.post(PATHS["chat"], json=body, headers={"x-request-id": "r1"})
     assert (answer.status_code, len(backend.questions)) == (200, 1)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.cli.demo import local
 from toolcall_middleware.cli.faces.answers import Received, read_answer
 from toolcall_middleware.formats import registry
@@ -123,7 +123,7 @@ def _plain(value: Any) -> Any:
 
 async def run(url: str, wording: Wording | None, sets: Sequence[QuestionSet], given: argparse.Namespace) -> Score:
     """Ask every question of the sets."""
-    reworded = Reworded(Forwarder(url, timeout=_SECONDS), wording)
+    reworded = Reworded(Forwarder(url, Settings(upstream_timeout=_SECONDS, upstream_retries=0)), wording)
     app = ToolCallMiddleware(
         reworded, mode="prompt", format="json", constrain=given.constrain, retries=0, choose=given.choose
     )

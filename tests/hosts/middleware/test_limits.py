@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.http.request_record import RECORD, Record
 from toolcall_middleware.hosts.proxy.upstream import forwarder as under_test
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder, Limits, pause, retry_after
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder, pause, retry_after
 
-from ..proxy.proxy_servers import FakeTransport, ask, chunk, raw_upstream, read_request, says, scope_of
+from ..proxy.proxy_servers import FakeTransport, ask, chunk, forwarder, raw_upstream, read_request, says, scope_of
 
 SSE = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -45,8 +45,8 @@ def busy(status: int = 429, **headers: str) -> httpx.Response:
     return httpx.Response(status, headers={name.replace("_", "-"): value for name, value in headers.items()})
 
 
-def forwarder(transport: FakeTransport, **limits: Any) -> Forwarder:
-    return Forwarder("http://up.example/v1", timeout=5, limits=Limits(**limits), transport=transport)
+def asking(transport: FakeTransport, retries: int = 0) -> Forwarder:
+    return forwarder("http://up.example/v1", upstream_retries=retries, transport=transport)
 
 
 def post(**more: Any) -> Any:
@@ -55,14 +55,14 @@ def post(**more: Any) -> Any:
 
 async def test_a_refused_connection_is_tried_again_and_the_body_goes_along() -> None:
     transport = Scripted(httpx.ConnectError("no"), httpx.ConnectError("no"), httpx.Response(200))
-    answer = await ask(forwarder(transport, retries=2), post(), b'{"a": 1}')
+    answer = await ask(asking(transport, retries=2), post(), b'{"a": 1}')
     assert answer.status == 200
     assert transport.bodies == [b'{"a": 1}'] * 3
 
 
 async def test_tries_come_to_an_end() -> None:
     transport = Scripted(*[httpx.ConnectError("no")] * 3)
-    answer = await ask(forwarder(transport, retries=2), post(), b"{}")
+    answer = await ask(asking(transport, retries=2), post(), b"{}")
     assert (answer.status, transport.left) == (502, [])
 
 
@@ -72,7 +72,7 @@ async def test_tries_come_to_an_end() -> None:
 )
 async def test_what_may_have_been_begun_or_has_waited_is_not_sent_again(failure: Exception) -> None:
     transport = Scripted(failure, httpx.Response(200))
-    answer = await ask(forwarder(transport, retries=2), post(), b"{}")
+    answer = await ask(asking(transport, retries=2), post(), b"{}")
     assert (answer.status in {502, 504}, len(transport.left)) == (True, 1)
 
 
@@ -92,7 +92,7 @@ class Refusal(httpx.AsyncByteStream):
 async def test_who_says_to_come_back_soon_is_asked_again_and_its_refusal_closed(status: int) -> None:
     body = Refusal()
     transport = Scripted(httpx.Response(status, headers={"retry-after": "0"}, stream=body), httpx.Response(200))
-    assert (await ask(forwarder(transport, retries=1), post(), b"{}")).status == 200
+    assert (await ask(asking(transport, retries=1), post(), b"{}")).status == 200
     assert body.closed
 
 
@@ -108,7 +108,7 @@ async def test_who_says_to_come_back_soon_is_asked_again_and_its_refusal_closed(
     ],
 )
 async def test_any_other_refusal_is_the_answer_and_its_retry_after_is_passed_on(answer: httpx.Response) -> None:
-    given_back = await ask(forwarder(transport := Scripted(answer, httpx.Response(200)), retries=3), post(), b"{}")
+    given_back = await ask(asking(transport := Scripted(answer, httpx.Response(200)), retries=3), post(), b"{}")
     assert given_back.status == answer.status_code
     assert dict(given_back.headers).get(b"retry-after", b"").decode() == answer.headers.get("retry-after", "")
     assert len(transport.left) == 1
@@ -117,7 +117,7 @@ async def test_any_other_refusal_is_the_answer_and_its_retry_after_is_passed_on(
 async def test_where_another_upstream_can_be_asked_nobody_waits() -> None:
     transport = Scripted(httpx.ConnectError("no"), httpx.Response(200))
     record = Record(others=True)
-    answer = await ask(forwarder(transport, retries=3), post(**{RECORD: record}), b"{}")
+    answer = await ask(asking(transport, retries=3), post(**{RECORD: record}), b"{}")
     assert (answer.status, record.unreached, len(transport.left)) == (502, True, 1)
 
 
@@ -147,7 +147,7 @@ def test_pauses_grow_and_are_not_the_same_for_all(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_whole_answer_has_its_time_also_before_it_begins() -> None:
     async with raw_upstream(says(stalls=True)) as address:
-        app = Forwarder(address, timeout=5, limits=Limits(total=0.1))
+        app = forwarder(address, upstream_total_timeout=0.1)
         answer = await ask(app, post(), b"{}")
     error = json.loads(answer.body)["error"]
     assert (answer.status, error["code"]) == (504, "upstream_timeout")
@@ -163,7 +163,7 @@ async def test_a_stream_that_outlives_its_time_ends_with_an_error() -> None:
             await asyncio.sleep(0.01)
 
     async with raw_upstream(endless) as address:
-        app = Forwarder(address, timeout=5, limits=Limits(total=0.2))
+        app = forwarder(address, upstream_total_timeout=0.2)
         answer = await ask(app, post(), b"{}")
     assert answer.body.startswith(b"data: 1\n\n")
     assert answer.body.endswith(b"data: [DONE]\n\n")
@@ -185,11 +185,11 @@ async def test_connections_are_counted_and_who_waits_too_long_is_told() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
 
     async with raw_upstream(talk) as address:
-        app = Forwarder(address, timeout=5, limits=Limits(connections=2))
+        app = forwarder(address, upstream_connections=2)
         answers = await asyncio.gather(*(ask(app, post(), b"{}") for _ in range(6)))
         assert ([answer.status for answer in answers], most) == ([200] * 6, 2)
         answers_after = 1.5
-        short = Forwarder(address, timeout=5, limits=Limits(connections=1, connect=0.5))
+        short = forwarder(address, upstream_connections=1, upstream_connect_timeout=0.5)
         first, second = await asyncio.gather(*(ask(short, post(), b"{}") for _ in range(2)))
     assert {first.status, second.status} == {200, 504}
     late = first if first.status == 504 else second
@@ -198,5 +198,5 @@ async def test_connections_are_counted_and_who_waits_too_long_is_told() -> None:
 
 async def test_no_limit_is_the_default() -> None:
     async with raw_upstream(says(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")) as address:
-        answers = await asyncio.gather(*(ask(Forwarder(address, timeout=5), post(), b"{}") for _ in range(30)))
+        answers = await asyncio.gather(*(ask(forwarder(address), post(), b"{}") for _ in range(30)))
     assert {answer.status for answer in answers} == {200}

@@ -206,8 +206,7 @@ def test_a_password_of_one_of_several_hosts_is_not_shown(address: str) -> None:
 
 
 async def test_a_coded_request_without_tools_reaches_a_translated_upstream() -> None:
-    from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
-    from toolcall_middleware.hosts.proxy.upstream.providers import Translator
+    from toolcall_middleware.hosts.proxy.upstream.providers import PROVIDERS, Translator
 
     seen: list[Any] = []
 
@@ -216,7 +215,7 @@ async def test_a_coded_request_without_tools_reaches_a_translated_upstream() -> 
         await send({"type": "http.response.start", "status": 400, "headers": [JSON_TYPE]})
         await send({"type": "http.response.body", "body": b"{}"})
 
-    app = Translator(provider, lambda: AnthropicTranslation(default_max_tokens=1, limit=None))
+    app = Translator(provider, PROVIDERS["anthropic"], Settings(default_max_tokens=1))
     body = gzip.compress(ask(stream=False, tools=()))
     headers = [JSON_TYPE, (b"content-encoding", b"gzip"), (b"content-length", b"%d" % len(body))]
     await Client(body, headers=headers).run(app)

@@ -130,8 +130,28 @@ async def serving(app: ASGIApp, **options: Any) -> AsyncIterator[str]:
 @contextlib.asynccontextmanager
 async def proxying(upstream: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a real proxy in front of `upstream`."""
-    async with serving(Forwarder(upstream, timeout=PATIENCE)) as address, client_of(address) as client:
+    async with serving(forwarder(upstream)) as address, client_of(address) as client:
         yield client
+
+
+def forwarder(
+    url: str = "http://up.example",
+    *,
+    transport: httpx.AsyncBaseTransport | None = None,
+    headers: Iterable[tuple[bytes, bytes]] = (),
+    forward_authorization: bool = True,
+    translated: bool = False,
+    **settings: Any,
+) -> Forwarder:
+    """The app that is the upstream at `url`. It asks once, with a body of any size."""
+    return Forwarder(
+        url,
+        Settings(**{"upstream_timeout": PATIENCE, "upstream_retries": 0, "max_request_bytes": None, **settings}),
+        transport=transport,
+        headers=headers,
+        forward_authorization=forward_authorization,
+        translated=translated,
+    )
 
 
 def proxy_around(app: ASGIApp, *, peek: bool = False, **settings: Any) -> Proxy:

@@ -32,12 +32,11 @@ from tests.helpers.asgi_client import (
 from tests.helpers.fakes import TextBackend
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.http.client_library import httpx
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
 from toolcall_middleware.settings import Settings
 
 from ...response.streams import DONE, chunk, event, role, says, stream
-from .proxy_servers import proxy_around
+from .proxy_servers import forwarder, proxy_around
 from .test_any_byte import WHOLE
 
 STREAM = stream(role(), *says("Hi ", BLOCK[:20], BLOCK[20:]), chunk({}, "stop"))
@@ -90,13 +89,13 @@ class Parts(httpx.AsyncByteStream):
         self._upstream.open -= 1
 
 
-def forwarder(transport: Yielding) -> App:
-    return Forwarder("http://up.example/v1", timeout=5, transport=transport)
+def asking(transport: Yielding) -> App:
+    return forwarder("http://up.example/v1", transport=transport)
 
 
 def whole_proxy(transport: Yielding) -> App:
     """All that stands in the proxy, but for signals."""
-    return proxy_around(middleware(forwarder(transport)), access_log="json", peek=True)
+    return proxy_around(middleware(asking(transport)), access_log="json", peek=True)
 
 
 def of_another_api(transport: Yielding) -> App:
@@ -158,8 +157,8 @@ def in_app(*script: str, wrap: Callable[[App], App] = middleware) -> Start:
 
 
 ROUTES: dict[str, tuple[Start, bytes]] = {
-    "proxy, stream": (through(forwarder, STREAM), ask(tools=())),
-    "proxy, whole": (through(forwarder, WHOLE), ask(tools=(), stream=False)),
+    "proxy, stream": (through(asking, STREAM), ask(tools=())),
+    "proxy, whole": (through(asking, WHOLE), ask(tools=(), stream=False)),
     "middleware and proxy, stream": (through(whole_proxy, STREAM), ask()),
     "middleware and proxy, whole": (through(whole_proxy, WHOLE), ask(stream=False)),
     "one call is wanted": (through(whole_proxy, STREAM), ask(parallel_tool_calls=False)),

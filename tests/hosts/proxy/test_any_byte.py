@@ -27,10 +27,9 @@ from tests.helpers.stream_rules import Answered, check_error, check_stream, chec
 from tests.helpers.thorough import places
 from toolcall_middleware import ToolCallError
 from toolcall_middleware.hosts.http.client_library import httpx
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
 from ...response.streams import DONE, chunk, completion, event, role, says
-from .proxy_servers import PATIENCE, raw_upstream, read_request
+from .proxy_servers import forwarder, raw_upstream, read_request
 
 ARGUMENTS = '{"city": "Paris"}'
 PROSE = "Hi "
@@ -201,7 +200,7 @@ async def test_a_stream_that_breaks_after_any_byte_comes_through_proxy_and_middl
     body = b"".join(EVENTS)
     for count in places(len(body) + 1, str(ends_streams)):
         upstream = Breaks(body, count, "text/event-stream")
-        app = middleware(Forwarder("http://up.example", timeout=5, transport=upstream, translated=not ends_streams))
+        app = middleware(forwarder("http://up.example", transport=upstream, translated=not ends_streams))
         made = await answer_of(app, ask())
         assert upstream.closed == 1
         answer = judge(made, EVENTS, count, own_ids=True)
@@ -212,9 +211,7 @@ async def test_a_stream_that_breaks_after_any_byte_comes_through_proxy_and_middl
 async def test_a_whole_answer_that_breaks_after_any_byte_comes_through_proxy_and_middleware() -> None:
     for count in places(len(WHOLE) + 1, "whole"):
         upstream = Breaks(WHOLE, count, "application/json")
-        made = await answer_of(
-            middleware(Forwarder("http://up.example", timeout=5, transport=upstream)), ask(stream=False)
-        )
+        made = await answer_of(middleware(forwarder("http://up.example", transport=upstream)), ask(stream=False))
         assert (made.status, check_error(made.json)["code"]) == (502, "upstream_error")
         assert upstream.closed == 1
 
@@ -235,7 +232,7 @@ async def test_a_connection_that_closes_after_any_byte_of_the_wire_is_never_take
         await writer.drain()
 
     async with raw_upstream(talk) as address:
-        app = Forwarder(address, timeout=PATIENCE)
+        app = forwarder(address)
         for count in range(len(wire) + 1):
             made = Client(b"{}", path="/v1/x")
             fault = None
@@ -280,7 +277,7 @@ async def test_a_length_that_is_wrong_is_an_error_and_nothing_hangs(stream_it: b
         await writer.drain()
 
     async with raw_upstream(talk) as address:
-        proxy = Forwarder(address, timeout=PATIENCE)
+        proxy = forwarder(address)
         made = await Client(ask(stream=stream_it)).run(middleware(proxy))
         await close(proxy)
     if not stream_it:

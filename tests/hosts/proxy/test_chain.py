@@ -13,12 +13,11 @@ import httpx
 import pytest
 
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
 from ...response.streams import chunk as delta
 from ...response.streams import completion
 from ...response.streams import event as sse
-from .proxy_servers import PATIENCE, chunk, client_of, raw_upstream, says, serving
+from .proxy_servers import PATIENCE, chunk, client_of, forwarder, raw_upstream, says, serving
 
 CALL = '{"tool_calls": [{"name": "add", "arguments": {"a": 1}}]}'
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
@@ -36,7 +35,7 @@ def event(text: str) -> bytes:
 
 @contextlib.asynccontextmanager
 async def proxy(upstream: str, *, patience: float = PATIENCE) -> AsyncIterator[httpx.AsyncClient]:
-    app = ToolCallMiddleware(Forwarder(upstream, timeout=patience), mode="prompt", format="json")
+    app = ToolCallMiddleware(forwarder(upstream, upstream_timeout=patience), mode="prompt", format="json")
     async with serving(app) as address, client_of(address) as client:
         yield client
 

@@ -13,14 +13,14 @@ from starlette.types import Message, Receive, Scope, Send
 from tests.helpers.fakes import TextBackend
 from toolcall_middleware import SettingsError, ToolCallMiddleware
 from toolcall_middleware.hosts.http.client_library import httpx
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder, Limits
+from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
-from .proxy_servers import PATIENCE, FakeTransport, ask, proxying, raw_upstream, says, scope_of, serving
+from .proxy_servers import PATIENCE, FakeTransport, ask, forwarder, proxying, raw_upstream, says, scope_of, serving
 from .routing import Proxies, table
 
 
-def forwarder(transport: FakeTransport, url: str = "http://up.example:8000/v1", **options: object) -> Forwarder:
-    return Forwarder(url, timeout=PATIENCE, transport=transport, **options)  # type: ignore[arg-type]
+def asking(transport: FakeTransport, url: str = "http://up.example:8000/v1", **options: Any) -> Forwarder:
+    return forwarder(url, transport=transport, **options)
 
 
 # --- addresses
@@ -37,7 +37,7 @@ API = [
 @pytest.mark.parametrize("path", [*API, "/files", "/rerank", "/v1/x"])
 async def test_a_clients_v1_belongs_to_the_proxy_whatever_the_base_address_ends_in(base: str, path: str) -> None:
     upstream = FakeTransport()
-    app = forwarder(upstream, f"http://up{base}")
+    app = asking(upstream, f"http://up{base}")
     await ask(app, scope_of(f"/v1{path}"))
     if path in API:
         await ask(app, scope_of(path))
@@ -65,7 +65,7 @@ async def test_a_clients_v1_belongs_to_the_proxy_whatever_the_base_address_ends_
 )
 async def test_a_path_goes_where_a_client_of_the_upstream_would_find_it(base: str, path: str, target: str) -> None:
     upstream = FakeTransport()
-    await ask(forwarder(upstream, base), scope_of(path))
+    await ask(asking(upstream, base), scope_of(path))
     assert upstream.targets == [target.encode()]
 
 
@@ -82,21 +82,21 @@ async def test_a_path_goes_where_a_client_of_the_upstream_would_find_it(base: st
 )
 async def test_path_and_query_keep_their_bytes(path: bytes, query: bytes) -> None:
     upstream = FakeTransport()
-    await ask(forwarder(upstream), scope_of(path, query=query))
+    await ask(asking(upstream), scope_of(path, query=query))
     assert upstream.targets == [path + (b"?" + query if query else b"")]
 
 
 async def test_the_bytes_of_the_target_are_on_the_wire() -> None:
     upstream = says(b"HTTP/1.1 204 No Content\r\n\r\n")
     async with raw_upstream(upstream) as address:
-        await ask(Forwarder(address + "/v1", timeout=PATIENCE), scope_of(b"/v1//a%2F/./..", query=b"x=%41&y"))
+        await ask(forwarder(address + "/v1"), scope_of(b"/v1//a%2F/./..", query=b"x=%41&y"))
     assert upstream.asked[0].startswith(b"GET /v1//a%2F/./..?x=%41&y HTTP/1.1\r\n")
 
 
 async def test_the_prefix_of_a_mounted_proxy_is_not_sent_on() -> None:
     upstream = FakeTransport()
-    await ask(forwarder(upstream), scope_of("/llm/v1/models", root_path="/llm"))
-    await ask(forwarder(upstream), scope_of("/llmx/v1", root_path="/llm"))
+    await ask(asking(upstream), scope_of("/llm/v1/models", root_path="/llm"))
+    await ask(asking(upstream), scope_of("/llmx/v1", root_path="/llm"))
     assert upstream.targets == [b"/v1/models", b"/llmx/v1"]
 
 
@@ -105,7 +105,7 @@ async def test_a_server_that_gives_no_raw_path_is_served_too() -> None:
     scope = scope_of("/v1/x")
     del scope["raw_path"]
     scope["path"] = "/v1/a b/ü"
-    await ask(forwarder(upstream), scope)
+    await ask(asking(upstream), scope)
     assert upstream.targets == [b"/v1/a%20b/%C3%BC"]
 
 
@@ -114,21 +114,21 @@ async def test_a_server_that_gives_no_raw_path_is_served_too() -> None:
 )
 async def test_no_path_leaves_the_upstreams_prefix(path: str) -> None:
     upstream = FakeTransport()
-    answer = await ask(forwarder(upstream, "http://up/team/v1"), scope_of(path))
+    answer = await ask(asking(upstream, "http://up/team/v1"), scope_of(path))
     assert (answer.status, upstream.targets) == (400, [])
     assert json.loads(answer.body)["error"]["code"] == "invalid_request"
 
 
 async def test_dots_in_names_are_no_dot_segments() -> None:
     upstream = FakeTransport()
-    await ask(forwarder(upstream, "http://up/team/v1"), scope_of("/v1/models/..a/b../.c/d.e"))
+    await ask(asking(upstream, "http://up/team/v1"), scope_of("/v1/models/..a/b../.c/d.e"))
     assert upstream.targets == [b"/team/v1/models/..a/b../.c/d.e"]
 
 
 @pytest.mark.parametrize("path", ["http://elsewhere.example/", "*", "elsewhere.example:443"])
 async def test_a_target_that_is_no_path_is_refused(path: str) -> None:
     upstream = FakeTransport()
-    answer = await ask(forwarder(upstream), scope_of(path))
+    answer = await ask(asking(upstream), scope_of(path))
     assert (answer.status, upstream.targets) == (400, [])
 
 
@@ -140,14 +140,14 @@ async def test_every_method_passes(method: str) -> None:
         methods.append(request.method)
         return httpx.Response(200)
 
-    await ask(forwarder(FakeTransport(answer)), scope_of(method=method))
+    await ask(asking(FakeTransport(answer)), scope_of(method=method))
     assert methods == [method]
 
 
 @pytest.mark.parametrize("method", ["TRACE", "CONNECT"])
 async def test_methods_that_would_show_our_key_or_open_a_tunnel_are_refused(method: str) -> None:
     upstream = FakeTransport()
-    answer = await ask(forwarder(upstream, key="sk-upstream"), scope_of(method=method))
+    answer = await ask(asking(upstream, upstream_key="sk-upstream"), scope_of(method=method))
     assert (answer.status, upstream.targets) == (405, [])
 
 
@@ -169,7 +169,7 @@ async def test_one_connections_own_headers_are_not_sent_on() -> None:
         (b"x-private", b"1"),
         (b"x-also", b"1"),
     ]
-    await ask(forwarder(upstream), scope_of(headers=[*hop_by_hop, (b"x-kept", b"1")]))
+    await ask(asking(upstream), scope_of(headers=[*hop_by_hop, (b"x-kept", b"1")]))
     assert [name for name, _ in upstream.headers[0]] == [
         b"host",
         b"x-kept",
@@ -190,14 +190,14 @@ async def test_other_headers_keep_their_values_order_and_repetition() -> None:
         (b"x-odd", b'\xff \t, "q"'),
         (b"x-empty", b""),
     ]
-    await ask(forwarder(upstream), scope_of(headers=headers))
+    await ask(asking(upstream), scope_of(headers=headers))
     kept = [pair for pair in upstream.headers[0] if not pair[0].startswith((b"host", b"x-forwarded"))]
     assert kept == [(name.lower(), value) for name, value in headers]
 
 
 async def test_no_header_is_added_that_the_client_did_not_send() -> None:
     upstream = FakeTransport()
-    await ask(forwarder(upstream), scope_of())
+    await ask(asking(upstream), scope_of())
     assert {name for name, _ in upstream.headers[0]} == {
         b"host",
         b"x-forwarded-for",
@@ -208,7 +208,7 @@ async def test_no_header_is_added_that_the_client_did_not_send() -> None:
 
 async def test_the_upstream_sees_its_own_host_and_who_asked() -> None:
     upstream = FakeTransport()
-    await ask(forwarder(upstream), scope_of(headers=[(b"x-forwarded-for", b"198.51.100.1")]))
+    await ask(asking(upstream), scope_of(headers=[(b"x-forwarded-for", b"198.51.100.1")]))
     assert upstream.sent(b"host") == [b"up.example:8000"]
     assert upstream.sent(b"x-forwarded-for") == [b"198.51.100.1, 192.0.2.7"]
     assert upstream.sent(b"x-forwarded-proto") == [b"http"]
@@ -218,7 +218,7 @@ async def test_the_upstream_sees_its_own_host_and_who_asked() -> None:
 async def test_what_a_proxy_before_us_said_is_kept() -> None:
     upstream = FakeTransport()
     said = [(b"x-forwarded-proto", b"https"), (b"x-forwarded-host", b"public.example")]
-    await ask(forwarder(upstream), scope_of(headers=said, client=None))
+    await ask(asking(upstream), scope_of(headers=said, client=None))
     assert upstream.sent(b"x-forwarded-proto") == [b"https"]
     assert upstream.sent(b"x-forwarded-host") == [b"public.example"]
     assert upstream.sent(b"x-forwarded-for") == []
@@ -228,7 +228,7 @@ async def test_a_client_cannot_have_our_own_headers_dropped() -> None:
     upstream = FakeTransport()
     named = b"authorization, x-forwarded-for, host, content-length"
     headers = [(b"connection", named), (b"content-length", b"3")]
-    await ask(forwarder(upstream, key="sk-up"), scope_of(method="POST", headers=headers), b"abc")
+    await ask(asking(upstream, upstream_key="sk-up"), scope_of(method="POST", headers=headers), b"abc")
     names = {name for name, _ in upstream.headers[0]}
     assert names >= {b"authorization", b"x-forwarded-for", b"host", b"content-length"}
 
@@ -236,7 +236,7 @@ async def test_a_client_cannot_have_our_own_headers_dropped() -> None:
 @pytest.mark.parametrize("value", [b"a\r\nx-evil: 1", b"a\nb", b"a\rb", b"a\0b"])
 async def test_a_line_end_in_a_header_is_refused(value: bytes) -> None:
     upstream = FakeTransport()
-    answer = await ask(forwarder(upstream), scope_of(headers=[(b"x-a", value)]))
+    answer = await ask(asking(upstream), scope_of(headers=[(b"x-a", value)]))
     assert (answer.status, upstream.targets) == (400, [])
 
 
@@ -245,20 +245,20 @@ async def test_a_line_end_in_a_header_is_refused(value: bytes) -> None:
 
 async def test_the_clients_authorization_goes_on_where_we_have_none() -> None:
     upstream = FakeTransport()
-    await ask(forwarder(upstream), scope_of(headers=[(b"Authorization", b"Bearer sk-client")]))
+    await ask(asking(upstream), scope_of(headers=[(b"Authorization", b"Bearer sk-client")]))
     assert upstream.sent(b"authorization") == [b"Bearer sk-client"]
 
 
 async def test_our_key_replaces_the_clients() -> None:
     upstream = FakeTransport()
     theirs = [(b"authorization", b"Bearer sk-client"), (b"AUTHORIZATION", b"Bearer sk-other")]
-    await ask(forwarder(upstream, key="sk-upstream"), scope_of(headers=theirs))
+    await ask(asking(upstream, upstream_key="sk-upstream"), scope_of(headers=theirs))
     assert upstream.sent(b"authorization") == [b"Bearer sk-upstream"]
 
 
 async def test_a_login_in_the_address_becomes_basic_authorization_and_is_shown_nowhere() -> None:
     upstream = FakeTransport()
-    app = forwarder(upstream, "http://me:p%40ss@up.example/v1")
+    app = asking(upstream, "http://me:p%40ss@up.example/v1")
     await ask(app, scope_of(headers=[(b"authorization", b"Bearer sk-client")]))
     assert upstream.sent(b"authorization") == [b"Basic bWU6cEBzcw=="]
     assert upstream.sent(b"host") == [b"up.example"]
@@ -268,18 +268,18 @@ async def test_a_login_in_the_address_becomes_basic_authorization_and_is_shown_n
 
 async def test_a_key_of_this_proxy_is_not_the_upstreams_business() -> None:
     upstream = FakeTransport()
-    app = forwarder(upstream, forward_authorization=False)
+    app = asking(upstream, forward_authorization=False)
     await ask(app, scope_of(headers=[(b"authorization", b"Bearer sk-proxy")]))
     assert upstream.sent(b"authorization") == []
 
 
 def test_the_key_is_in_no_repr() -> None:
-    assert "sk-upstream" not in repr(forwarder(FakeTransport(), key="sk-upstream"))
+    assert "sk-upstream" not in repr(asking(FakeTransport(), upstream_key="sk-upstream"))
 
 
 def test_an_address_that_cannot_be_asked_is_a_settings_error() -> None:
     with pytest.raises(SettingsError, match="upstream_url"):
-        Forwarder("http://999.1.1.1/v1", timeout=1)
+        forwarder("http://999.1.1.1/v1", upstream_timeout=1)
 
 
 # --- the body
@@ -302,7 +302,7 @@ async def test_the_length_of_a_body_is_told_once(
     headers: list[tuple[bytes, bytes]], pieces: list[bytes], framing: list[tuple[bytes, bytes]]
 ) -> None:
     upstream = FakeTransport()
-    await ask(forwarder(upstream), scope_of(method="POST", headers=headers), *pieces)
+    await ask(asking(upstream), scope_of(method="POST", headers=headers), *pieces)
     told = [pair for pair in upstream.headers[0] if pair[0] in {b"content-length", b"transfer-encoding"}]
     assert told == framing
     assert upstream.bodies == [b"".join(pieces)]
@@ -314,7 +314,7 @@ async def test_the_length_of_a_body_is_told_once(
 async def test_a_doubtful_length_is_refused(lengths: list[bytes]) -> None:
     upstream = FakeTransport()
     headers = [(b"content-length", length) for length in lengths]
-    answer = await ask(forwarder(upstream), scope_of(method="POST", headers=headers), b"abc")
+    answer = await ask(asking(upstream), scope_of(method="POST", headers=headers), b"abc")
     assert (answer.status, upstream.targets) == (400, [])
 
 
@@ -322,14 +322,14 @@ async def test_a_doubtful_length_is_refused(lengths: list[bytes]) -> None:
 async def test_a_body_that_does_not_fit_its_length_is_never_sent_as_if_it_did(length: bytes) -> None:
     upstream = FakeTransport()
     headers = [(b"content-length", length)]
-    answer = await ask(forwarder(upstream), scope_of(method="POST", headers=headers), b"abc")
+    answer = await ask(asking(upstream), scope_of(method="POST", headers=headers), b"abc")
     assert upstream.targets == []
     assert answer.status == 400
 
 
 async def test_a_bad_header_is_not_quoted() -> None:
     async with raw_upstream(lambda _reader, _writer: asyncio.sleep(0)) as address:
-        answer = await ask(Forwarder(address, timeout=PATIENCE, key="sk-secret\n"), scope_of())
+        answer = await ask(forwarder(address, headers=[(b"x-key", b"sk-secret\n")]), scope_of())
     assert answer.status == 400
     assert b"sk-secret" not in answer.body
 
@@ -352,13 +352,13 @@ async def test_an_upstream_is_asked_once_all_of_the_body_has_come() -> None:
         sent.append(message)
 
     async with raw_upstream(talk) as address, asyncio.timeout(PATIENCE):
-        await Forwarder(address, timeout=PATIENCE)(scope_of(method="POST"), receive, send)
+        await forwarder(address)(scope_of(method="POST"), receive, send)
     assert (sent, asked) == ([], [])
 
 
 async def test_a_body_beyond_the_limit_is_refused() -> None:
     upstream = FakeTransport()
-    app = Forwarder("http://up.example", timeout=PATIENCE, limits=Limits(body=5), transport=upstream)
+    app = forwarder("http://up.example", max_request_bytes=5, transport=upstream)
     assert (await ask(app, scope_of(method="POST"), b"abc", b"def")).status == 413
     assert (await ask(app, scope_of(method="POST"), b"abc", b"de")).status == 200
     assert upstream.bodies == [b"abcde"]
@@ -411,8 +411,8 @@ async def test_every_api_works_over_an_upstream_of_any_base_address(
 
 async def test_a_body_within_the_limit_may_grow_by_what_we_write() -> None:
     upstream = FakeTransport()
-    forwarder = Forwarder("http://up.example", timeout=PATIENCE, limits=Limits(body=400), transport=upstream)
-    app = ToolCallMiddleware(forwarder, mode="prompt", format="hermes", max_request_bytes=400)
+    up = forwarder(max_request_bytes=400, transport=upstream)
+    app = ToolCallMiddleware(up, mode="prompt", format="hermes", max_request_bytes=400)
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [tool]}
     headers = [(b"content-type", b"application/json")]

@@ -16,7 +16,6 @@ from starlette.types import Message, Receive, Scope, Send
 from tests.helpers.asgi_client import Client, close, live
 from toolcall_middleware import ToolCallError
 from toolcall_middleware.hosts.http.client_library import httpx
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
 from .proxy_servers import (
     PATIENCE,
@@ -25,6 +24,7 @@ from .proxy_servers import (
     ask,
     chunk,
     client_of,
+    forwarder,
     proxying,
     raw_upstream,
     read_request,
@@ -105,13 +105,13 @@ async def test_what_of_an_answer_reaches_the_client(
     wire: bytes, status: int, headers: list[tuple[bytes, bytes]], body: bytes
 ) -> None:
     async with raw_upstream(says(wire)) as address:
-        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+        answer = await ask(forwarder(address), scope_of())
     assert (answer.status, answer.headers, answer.body, answer.complete) == (status, headers, body, True)
 
 
 async def test_a_cookie_of_one_client_is_not_sent_for_another() -> None:
     upstream = FakeTransport(lambda _: httpx.Response(200, headers={"set-cookie": "session=mine"}))
-    app = Forwarder("http://up.example", timeout=PATIENCE, transport=upstream)
+    app = forwarder("http://up.example", transport=upstream)
     await ask(app, scope_of())
     await ask(app, scope_of())
     assert upstream.sent(b"cookie") == []
@@ -119,7 +119,7 @@ async def test_a_cookie_of_one_client_is_not_sent_for_another() -> None:
 
 async def test_redirects_are_the_clients_to_follow() -> None:
     upstream = FakeTransport(lambda _: httpx.Response(307, headers={"location": "http://[bad"}))
-    answer = await ask(Forwarder("http://up.example", timeout=PATIENCE, transport=upstream), scope_of())
+    answer = await ask(forwarder("http://up.example", transport=upstream), scope_of())
     assert (answer.status, answer.headers) == (307, [(b"location", b"http://[bad")])
     assert len(upstream.targets) == 1
 
@@ -196,7 +196,7 @@ async def test_however_a_client_goes_the_upstream_is_told(how: str) -> None:
 
     made.on_send = on_send
     async with raw_upstream(upstream) as address, asyncio.timeout(PATIENCE):
-        task = asyncio.ensure_future(made.run_with_others(Forwarder(address, timeout=PATIENCE)))
+        task = asyncio.ensure_future(made.run_with_others(forwarder(address)))
         for _ in range(500):
             if not upstream.asked:
                 await asyncio.sleep(0.01)
@@ -220,7 +220,7 @@ async def test_an_exception_of_the_app_around_us_comes_out_as_it_is() -> None:
 
     made.on_send = enough
     with pytest.raises(LookupError, match="enough"):
-        await made.run(Forwarder("http://up.example", timeout=PATIENCE, transport=FakeTransport()))
+        await made.run(forwarder("http://up.example", transport=FakeTransport()))
 
 
 async def test_a_graceful_shutdown_lets_a_running_stream_finish() -> None:
@@ -233,7 +233,7 @@ async def test_a_graceful_shutdown_lets_a_running_stream_finish() -> None:
         writer.write(chunk(b"data: [DONE]\n\n") + chunk(b""))
 
     async with raw_upstream(talk) as address:
-        proxy = Uvicorn(Forwarder(address, timeout=PATIENCE), timeout_graceful_shutdown=int(PATIENCE))
+        proxy = Uvicorn(forwarder(address), timeout_graceful_shutdown=int(PATIENCE))
         front = await proxy.begin()
         async with client_of(front) as client, client.stream("GET", "/v1/x") as answer:
             pieces = answer.aiter_raw()
@@ -259,7 +259,7 @@ async def refusing_port() -> int:
 
 async def test_an_upstream_that_is_down_is_a_502_that_names_it(caplog: pytest.LogCaptureFixture) -> None:
     port = await refusing_port()
-    app = Forwarder(f"http://me:hunter2@127.0.0.1:{port}/v1", timeout=PATIENCE)
+    app = forwarder(f"http://me:hunter2@127.0.0.1:{port}/v1")
     with caplog.at_level(logging.DEBUG):
         answer = await ask(app, scope_of(method="POST"), b"{}")
     assert answer.status == 502
@@ -288,7 +288,7 @@ async def test_the_reason_is_told_in_the_systems_words(cause: Exception | None, 
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("All connection attempts failed") from cause
 
-    app = Forwarder("http://up.example", timeout=PATIENCE, transport=FakeTransport(refuse))
+    app = forwarder("http://up.example", transport=FakeTransport(refuse))
     answer = await ask(app, scope_of())
     assert error_of(answer.body)["message"] == f"The upstream http://up.example cannot be reached: {words}."
 
@@ -308,7 +308,7 @@ async def test_each_failure_has_its_code(error: httpx.TransportError, status: in
     def fail(request: httpx.Request) -> httpx.Response:
         raise error
 
-    app = Forwarder("http://up.example", timeout=7, transport=FakeTransport(fail))
+    app = forwarder("http://up.example", upstream_timeout=7, transport=FakeTransport(fail))
     answer = await ask(app, scope_of())
     told = error_of(answer.body)
     assert (answer.status, told["code"], told["type"]) == (status, code, code.replace("timeout", "error"))
@@ -318,7 +318,7 @@ async def test_each_failure_has_its_code(error: httpx.TransportError, status: in
 
 async def test_an_upstream_that_stalls_is_a_504() -> None:
     async with raw_upstream(says(stalls=True)) as address:
-        answer = await ask(Forwarder(address, timeout=0.1), scope_of())
+        answer = await ask(forwarder(address, upstream_timeout=0.1), scope_of())
     assert (answer.status, error_of(answer.body)["code"]) == (504, "upstream_timeout")
 
 
@@ -338,7 +338,7 @@ async def test_an_upstream_that_stalls_is_a_504() -> None:
 )
 async def test_an_upstream_that_does_not_speak_http_is_a_502(garbage: bytes) -> None:
     async with raw_upstream(says(garbage)) as address:
-        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+        answer = await ask(forwarder(address), scope_of())
     assert (answer.status, error_of(answer.body)["code"]) == (502, "upstream_error")
 
 
@@ -361,7 +361,7 @@ async def test_an_upstream_that_does_not_speak_http_is_a_502(garbage: bytes) -> 
 )
 async def test_an_event_stream_that_is_cut_ends_with_an_error_event(written: bytes, before: bytes) -> None:
     async with raw_upstream(says(SSE_HEAD, written)) as address:
-        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+        answer = await ask(forwarder(address), scope_of())
     assert answer.complete
     assert answer.body.startswith(before)
     event, done, rest = answer.body[len(before) :].split(b"\n\n")
@@ -384,7 +384,7 @@ async def test_where_only_the_connection_ends_a_stream_half_an_event_is_no_end(
 ) -> None:
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
     async with raw_upstream(says(head, written)) as address:
-        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+        answer = await ask(forwarder(address), scope_of())
     assert answer.complete
     if after is None:
         assert answer.body == written
@@ -395,7 +395,7 @@ async def test_where_only_the_connection_ends_a_stream_half_an_event_is_no_end(
 
 async def test_an_event_stream_that_stalls_ends_with_an_error_event() -> None:
     async with raw_upstream(says(BEGUN, stalls=True)) as address:
-        answer = await ask(Forwarder(address, timeout=0.1), scope_of())
+        answer = await ask(forwarder(address, upstream_timeout=0.1), scope_of())
     assert answer.complete
     assert error_of(answer.body.split(b"\n\n")[1].removeprefix(b"data: "))["code"] == "upstream_timeout"
 
@@ -404,7 +404,7 @@ async def test_an_event_stream_that_stalls_ends_with_an_error_event() -> None:
 async def test_after_done_an_untidy_end_is_no_error(end: bytes) -> None:
     pieces = [chunk(b"data: 1\n\n"), *(chunk(bytes([byte])) for byte in end)]
     async with raw_upstream(says(SSE_HEAD, *pieces)) as address:
-        answer = await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+        answer = await ask(forwarder(address), scope_of())
     assert (answer.body, answer.complete) == (b"data: 1\n\n" + end, True)
 
 
@@ -422,7 +422,7 @@ async def test_after_done_an_untidy_end_is_no_error(end: bytes) -> None:
 async def test_any_other_answer_that_is_cut_is_raised(head: bytes) -> None:
     async with raw_upstream(says(head, b"half")) as address:
         with pytest.raises(ToolCallError, match="broke off") as raised:
-            await ask(Forwarder(address, timeout=PATIENCE), scope_of())
+            await ask(forwarder(address), scope_of())
     assert (raised.value.code, raised.value.status) == ("upstream_error", 502)
     assert isinstance(raised.value.__cause__, httpx.RemoteProtocolError)
 
@@ -450,7 +450,7 @@ async def test_a_websocket_is_closed_politely() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await Forwarder("http://up.example", timeout=PATIENCE)({"type": "websocket"}, receive, send)
+    await forwarder("http://up.example")({"type": "websocket"}, receive, send)
     assert [(message["type"], message["code"]) for message in sent] == [("websocket.close", 1011)]
     assert "server-sent events" in sent[0]["reason"]
 
@@ -473,7 +473,7 @@ async def test_an_upgrade_is_answered_with_what_is_supported(kind: str) -> None:
         "headers": [(b"Upgrade", b"WebSocket")],
     }
     scope["extensions"] = {"websocket.http.response": {}}
-    await Forwarder("http://up.example", timeout=PATIENCE)(scope, receive, send)
+    await forwarder("http://up.example")(scope, receive, send)
     start = "http.response.start" if kind == "http" else "websocket.http.response.start"
     assert (sent[0]["type"], sent[0]["status"]) == (start, 426)
     assert (b"upgrade", b"HTTP/1.1") in sent[0]["headers"]
@@ -482,7 +482,7 @@ async def test_an_upgrade_is_answered_with_what_is_supported(kind: str) -> None:
 
 async def test_the_lifespan_closes_the_pool() -> None:
     upstream = FakeTransport()
-    told = await close(Forwarder("http://up.example", timeout=PATIENCE, transport=upstream))
+    told = await close(forwarder("http://up.example", transport=upstream))
     assert told == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert upstream.closed
 
@@ -492,7 +492,7 @@ async def test_an_unknown_scope_is_not_passed_over() -> None:
         raise AssertionError
 
     with pytest.raises(RuntimeError, match="gopher"):
-        await Forwarder("http://up.example", timeout=PATIENCE)({"type": "gopher"}, never, never)
+        await forwarder("http://up.example")({"type": "gopher"}, never, never)
 
 
 # -- connections that are kept open ------------------------------------------------------------------------------------

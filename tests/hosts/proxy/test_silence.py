@@ -11,10 +11,9 @@ import pytest
 
 from tests.helpers.fakes import TextBackend
 from toolcall_middleware.hosts.http.request_record import RECORD, Record
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder, Limits
 
 from .proxy_servers import ask as drive
-from .proxy_servers import raw_upstream, read_request, says, scope_of, serving
+from .proxy_servers import forwarder, raw_upstream, read_request, says, scope_of, serving
 from .routing import TOOL, Proxies, ask, said, table
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -79,7 +78,7 @@ async def test_who_is_alone_has_all_its_time() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
 
     async with raw_upstream(slow) as address:
-        app = Forwarder(f"{address}/v1", timeout=5, limits=Limits(first_byte=0.05))
+        app = forwarder(f"{address}/v1", upstream_first_byte_timeout=0.05)
         answer = await drive(app, scope_of(method="POST"), json.dumps({"stream": True}).encode())
         assert (answer.status, answer.body) == (200, b"ok")
         record = Record(others=True, streams=True)
@@ -99,7 +98,7 @@ async def test_a_post_that_the_upstream_has_read_is_not_sent_again(method: str, 
             read.append(await read_request(reader))
 
     async with raw_upstream(talk) as address:
-        app = Forwarder(f"{address}/v1", timeout=5)
+        app = forwarder(f"{address}/v1")
         body: Any = b"{}" if method == "POST" else b""
         assert (await drive(app, scope_of(method=method), body)).status == 200
         answer = await drive(app, scope_of(method=method), body)

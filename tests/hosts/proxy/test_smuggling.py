@@ -14,9 +14,8 @@ import h11
 import pytest
 
 from tests.helpers.asgi_client import TOOL, middleware
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 
-from .proxy_servers import PATIENCE, raw_upstream, serving
+from .proxy_servers import forwarder, raw_upstream, serving
 
 HIDDEN = b"POST /v1/admin HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n"
 CHUNKED_HIDDEN = b"0\r\n\r\n" + HIDDEN
@@ -96,7 +95,7 @@ class Seen:
 @contextlib.asynccontextmanager
 async def between(seen: Seen, http: str) -> AsyncIterator[int]:
     async with raw_upstream(seen.talk) as upstream:
-        app = middleware(Forwarder(upstream, timeout=PATIENCE, key="sk-key"))
+        app = middleware(forwarder(upstream, upstream_key="sk-key"))
         async with serving(app, http=http) as address:
             yield int(address.rpartition(":")[2])
 

@@ -16,10 +16,9 @@ from tests.helpers.fakes import TextBackend
 from tests.helpers.stream_rules import check_error
 from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.hosts.http.client_library import httpx
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
 
-from .proxy_servers import PATIENCE, FakeTransport, client_of, raw_upstream, read_request, scope_of, serving
+from .proxy_servers import PATIENCE, FakeTransport, client_of, forwarder, raw_upstream, read_request, scope_of, serving
 from .proxy_servers import ask as ask_proxy
 from .test_smuggling import HTTPS, head, send
 
@@ -58,7 +57,7 @@ async def test_tools_in_a_compressed_body_are_seen(coding: str) -> None:
 async def test_a_compressed_body_without_tools_passes_untouched() -> None:
     body = gzip.compress(ask(stream=False, tools=()))
     seen = FakeTransport()
-    app = middleware(Forwarder("http://up.example", timeout=PATIENCE, transport=seen))
+    app = middleware(forwarder("http://up.example", transport=seen))
     await Client(body, headers=coded_as("gzip", body)).run(app)
     assert seen.bodies == [body]
     assert (seen.sent(b"content-encoding"), seen.sent(b"content-length")) == ([b"gzip"], [b"%d" % len(body)])
@@ -69,7 +68,7 @@ async def test_a_compressed_body_that_had_something_for_us_reaches_the_app_in_th
     overrides = {"toolcall": {"format": "hermes"}}
     body = gzip.compress(ask(stream=False, **overrides, **({} if tools else {"tools": ()})))
     seen = FakeTransport()
-    app = middleware(Forwarder("http://up.example", timeout=PATIENCE, transport=seen))
+    app = middleware(forwarder("http://up.example", transport=seen))
     await Client(body, headers=coded_as("gzip", body)).run(app)
     assert "toolcall" not in json.loads(seen.bodies[0])
     assert (seen.sent(b"content-encoding"), seen.sent(b"content-length")) == ([], [b"%d" % len(seen.bodies[0])])
@@ -147,7 +146,7 @@ async def test_another_spelling_of_a_field_is_refused_where_there_is_a_policy(na
 async def test_what_holds_no_tools_passes_in_any_json() -> None:
     for body in (ask(tools=(), stream=False)[:-1] + b', "x": NaN}', b"no json", b"\xff", '{"a": 1}'.encode("utf-16")):
         seen = FakeTransport()
-        await Client(body).run(middleware(Forwarder("http://up.example", timeout=PATIENCE, transport=seen)))
+        await Client(body).run(middleware(forwarder("http://up.example", transport=seen)))
         assert seen.bodies == [body]
 
 
@@ -178,9 +177,7 @@ async def test_tokens_are_asked_for_beside_a_path_with_a_slash_more() -> None:
     choice = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
     whole = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
     seen = FakeTransport(lambda _request: httpx.Response(200, json=whole))
-    app = middleware(
-        Forwarder("http://up.example/v1", timeout=PATIENCE, transport=seen), tokenizer="upstream", usage="count"
-    )
+    app = middleware(forwarder("http://up.example/v1", transport=seen), tokenizer="upstream", usage="count")
     made = await Client(ask(stream=False), path="/v1/chat/completions/").run(app)
     assert made.json["usage"]["total_tokens"] > 0
     assert set(seen.targets) == {b"/v1/chat/completions/", b"/tokenize"}
@@ -189,7 +186,7 @@ async def test_tokens_are_asked_for_beside_a_path_with_a_slash_more() -> None:
 @pytest.mark.parametrize("http", HTTPS)
 async def test_a_method_in_lower_case_is_no_way_around_the_middleware(http: str) -> None:
     seen = FakeTransport()
-    app = middleware(Forwarder("http://up.example", timeout=PATIENCE, transport=seen))
+    app = middleware(forwarder("http://up.example", transport=seen))
     body = ask()
     async with serving(app, http=http) as address:
         request = head(b"content-length: %d" % len(body), path=b"/v1/chat/completions", method=b"post") + body
@@ -224,7 +221,7 @@ async def test_what_an_upstream_sends_behind_its_answer_is_never_the_next_client
 
     async with (
         raw_upstream(talk) as url,
-        serving(Forwarder(url, timeout=PATIENCE)) as proxy,
+        serving(forwarder(url)) as proxy,
         client_of(proxy) as client,
     ):
         assert (await client.request(first.decode(), "/v1/x")).status_code == 200
@@ -243,7 +240,7 @@ async def test_a_length_where_no_body_comes_breaks_nothing(
         writer.write(b"HTTP/1.1 " + status + b"\r\netag: x\r\ncontent-length: 7\r\n\r\n")
         await writer.drain()
 
-    async with raw_upstream(talk) as url, serving(Forwarder(url, timeout=PATIENCE), http=http) as proxy:
+    async with raw_upstream(talk) as url, serving(forwarder(url), http=http) as proxy:
         answer = await send(int(proxy.rpartition(":")[2]), head(method=b"GET") + head(method=b"GET"))
     # Both on one connection: it was not dropped in between.
     assert answer.count(b"HTTP/1.1 " + status[:3]) == 2

@@ -14,7 +14,9 @@ from starlette.types import Message, Receive, Scope, Send
 from toolcall_middleware.apis.passage import Passage
 from toolcall_middleware.apis.upstream import TranslatedRequest, Translation
 from toolcall_middleware.errors import ToolCallError
+from toolcall_middleware.hosts.proxy.upstream import providers
 from toolcall_middleware.hosts.proxy.upstream.providers import Translator
+from toolcall_middleware.settings import Settings
 
 from .proxy_servers import Answer, ask, scope_of
 
@@ -88,12 +90,17 @@ def part(data: bytes, *, more: bool = False) -> Message:
 SSE = start(200, b"text/event-stream; charset=utf-8")
 
 
+def translator(app: App, headers: dict[str, str] | None = None, **settings: Any) -> Translator:
+    api = providers.Provider("", (), "", lambda _settings: shouting(), headers or {})
+    return Translator(app, api, Settings(**settings))
+
+
 async def drive(
     provider: App, *pieces: bytes, path: str = "/v1/chat/completions", method: str = "POST", **limits: Any
 ) -> Answer:
     headers: list[tuple[bytes, bytes]] = limits.pop("headers", [])
     scope = scope_of(path, method=method, headers=headers)
-    return await ask(Translator(provider, shouting, **limits), scope, *(pieces or (BODY,)))
+    return await ask(translator(provider, **limits), scope, *(pieces or (BODY,)))
 
 
 async def test_the_request_goes_out_as_the_translation_says() -> None:
@@ -253,12 +260,12 @@ async def test_other_paths_are_not_found(method: str, path: str) -> None:
 
 async def test_lifespan_goes_to_the_app() -> None:
     provider = Provider()
-    translator = Translator(provider, shouting)
+    app = translator(provider)
 
     async def nothing(*_: Any) -> Any:
         raise AssertionError
 
-    await translator({"type": "lifespan"}, nothing, nothing)
+    await app({"type": "lifespan"}, nothing, nothing)
     assert provider.scope == {"type": "lifespan"}
 
 
@@ -280,7 +287,7 @@ async def test_the_app_hears_that_the_client_has_gone() -> None:
     async def send(message: Message) -> None:
         pass
 
-    await Translator(app, shouting)(scope_of("/v1/chat/completions", method="POST"), receive, send)
+    await translator(app)(scope_of("/v1/chat/completions", method="POST"), receive, send)
     assert heard == ["http.disconnect"]
 
 
@@ -293,5 +300,5 @@ async def test_a_client_that_leaves_in_its_request_is_not_answered() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await Translator(Provider(), shouting)(scope_of("/v1/chat/completions", method="POST"), receive, send)
+    await translator(Provider())(scope_of("/v1/chat/completions", method="POST"), receive, send)
     assert sent == []

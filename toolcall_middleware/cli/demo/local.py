@@ -208,7 +208,7 @@ def converse() -> Iterator[Turn]:
     if path is None:
         raise FileNotFoundError(WEIGHTS)
     with llama_server(path) as upstream:
-        tap = Tap(Forwarder(upstream, timeout=_SECONDS))
+        tap = Tap(Forwarder(upstream, Settings(upstream_timeout=_SECONDS, upstream_retries=0)))
         app = ToolCallMiddleware(tap, settings=Settings())
         # trust_env is off: a proxy from the environment must not come between two ends of loopback.
         with (

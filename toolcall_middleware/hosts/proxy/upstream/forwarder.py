@@ -13,8 +13,7 @@ import random
 import re
 import time
 from base64 import b64encode
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterable
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from random import Random
@@ -23,8 +22,10 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.types import Message, Receive, Scope, Send
 
+from ....apis.foreign_call_ids import FORMS, with_ids
 from ....errors import SettingsError, ToolCallError, on_one_line
 from ....log_lines import log_event
+from ....settings import Settings
 from ....wire import openai
 from ....wire.openai import read_object
 from ....wire.sse import DONE, EventReader
@@ -32,8 +33,9 @@ from ...http.answer import PassingAnswer
 from ...http.bodies import Inflate, Leaving, collect
 from ...http.client_library import httpx
 from ...http.errors import refuse_websocket, send_error, send_refusal, wants_websocket
-from ...http.headers import Headers, raw_path, request_headers, response_headers, values_of
-from ...http.paths import upstream_path
+from ...http.headers import Headers, raw_path, request_headers, response_headers, scope_for_body, values_of
+from ...http.offload import offloaded
+from ...http.paths import is_chat, upstream_path
 from ...http.request_record import Record, record_of
 from .client import (
     Client,
@@ -68,27 +70,6 @@ _FIRST_WAIT = 0.2
 _NUMBER = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What an upstream may take. `connect`: seconds for a connection. `total`: seconds for a whole answer.
-
-    `connections`: that many at a time; the rest waits as for a connection. `retries`: further attempts at a request.
-    `body`: bytes of a client's body. `upload`: seconds for its next piece (see Upload). `first_byte`: seconds for the
-    beginning of a streamed answer, while another upstream can be asked.
-    """
-
-    connect: float = 10.0
-    total: float | None = None
-    connections: int | None = None
-    retries: int = 0
-    body: int | None = None
-    upload: float | None = None
-    first_byte: float | None = None
-
-
-DEFAULT_LIMITS = Limits()
-
-
 def retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
     """The seconds that an answer's `retry-after` says, as a number or a date; None where there is none."""
     given = next(iter(values_of(headers, b"retry-after")), None)
@@ -117,15 +98,16 @@ class Forwarder:
     `upstream_url` is the base address that a client of the upstream would use; `upstream_path` says where a client's
     path is there. Path and query keep their bytes.
 
-    `timeout` is the longest wait in seconds for the upstream's next byte. `key` replaces the client's authorization
-    (`Bearer KEY`), as does a login in `upstream_url`; `forward_authorization=False` drops it where there is neither.
-    `key_header` is where the key goes when that is not `authorization`: then the key alone, without `Bearer`. `headers`
-    are sent with each request, in place of the client's of the same name. `transport` is closed with the app.
+    `settings` say how long to wait, how often to try, how large a body may be, and which form call ids have
+    (`upstream_ids`). `upstream_key` replaces the client's authorization (`Bearer KEY`), as does a login in
+    `upstream_url`; `forward_authorization=False` drops it where there is neither. `key_header` is where the key goes
+    when that is not `authorization`: then the key alone, without `Bearer`. `headers` are sent with each request, in
+    place of the client's of the same name. `transport` is closed with the app.
 
     `translated`: requests are in another API's words. Their paths are appended to the address as they are, and no
     `x-forwarded-*` is sent, because such an upstream is a public service.
 
-    Further attempts (`Limits.retries`) are made where no connection was had, or after a 429, 503 or 529 whose
+    Further attempts (`upstream_retries`) are made where no connection was had, or after a 429, 503 or 529 whose
     `retry-after` is short; only where nothing has left for the client and no other upstream can be asked
     (`Record.others`).
 
@@ -138,12 +120,10 @@ class Forwarder:
     def __init__(
         self,
         upstream_url: str,
+        settings: Settings,
         *,
-        timeout: float,
-        limits: Limits = DEFAULT_LIMITS,
-        key: str | None = None,
         key_header: str = "authorization",
-        headers: Mapping[str, str] | None = None,
+        headers: Iterable[tuple[bytes, bytes]] = (),
         forward_authorization: bool = True,
         translated: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -152,24 +132,20 @@ class Forwarder:
             url = httpx.URL(upstream_url)
         except httpx.InvalidURL as error:
             raise SettingsError(f"upstream_url: {error}.") from error
+        self._settings = settings
         self._origin = url.copy_with(userinfo=b"", raw_path=b"/")
         self._base = url.raw_path.rstrip(b"/")
         self._translated = translated
+        self._ids = None if translated or settings.upstream_ids is None else FORMS[settings.upstream_ids]
         self.address = f"{self._origin.scheme}://{self._origin.netloc.decode()}{self._base.decode()}"
         self._hint = "" if translated else version_hint(self.address)
-        self._timeout = timeout
-        self._total_timeout = limits.total
-        connect = min(timeout, limits.connect)
-        pool = connect if limits.connections is not None else None
-        self._timeouts = httpx.Timeout(timeout, connect=connect, pool=pool).as_dict()
-        self._connections = limits.connections
-        self._retries = limits.retries
-        self._most = limits.body
-        self._upload = limits.upload
-        self._first_byte = limits.first_byte
+        connect = min(settings.upstream_timeout, settings.upstream_connect_timeout)
+        pool = None if settings.upstream_connections is None else connect
+        self._timeouts = httpx.Timeout(settings.upstream_timeout, connect=connect, pool=pool).as_dict()
         self._random = random.Random()  # noqa: S311 - how long a pause takes is no secret
-        self._own = [(name.lower().encode(), value.encode("ascii")) for name, value in (headers or {}).items()]
+        self._own = list(headers)
         self._key_header = key_header.encode()
+        key = settings.upstream_key
         if url.userinfo and key is None:
             self._own.append((b"authorization", b"Basic " + b64encode(unquote_to_bytes(url.userinfo))))
         elif key is not None:
@@ -208,16 +184,20 @@ class Forwarder:
 
     def _opened_client(self) -> Client:
         if self._client is None:
-            self._client = client_to(self._origin, connections=self._connections, tls=self._tls)
+            self._client = client_to(self._origin, connections=self._settings.upstream_connections, tls=self._tls)
         return self._client
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            body = await collect(receive, scope, limit=self._most, within=self._upload)
+            settings = self._settings
+            body = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)
+            if body is None:  # the client went away
+                return
+            if self._ids is not None and is_chat(scope, settings.paths):
+                body = await offloaded(len(body), with_ids, body, self._ids)
+                scope = scope_for_body(scope, len(body))
         except ToolCallError as error:
             await send_refusal(scope, send, error)
-            return
-        if body is None:  # the client went away
             return
 
         async def send_to_client(message: Message) -> None:
@@ -233,7 +213,7 @@ class Forwarder:
 
     async def _exchange(self, scope: Scope, body: bytes, send: Send) -> None:
         """One request and its answer. Raises ToolCallError when the answer broke off and cannot say so itself."""
-        total = self._total_timeout
+        total = self._settings.upstream_total_timeout
         deadline = None if total is None else asyncio.get_running_loop().time() + total
         try:
             reply, first = await self._in_time(deadline, self._answered(scope, body), record_of(scope))
@@ -293,7 +273,7 @@ class Forwarder:
     async def _answered(self, scope: Scope, body: bytes) -> tuple[Reply, bytes]:
         """(the upstream's answer, asked for as often as that is wise, what of its body was waited for)."""
         record = record_of(scope)
-        left = 0 if record.others else self._retries
+        left = 0 if record.others else self._settings.upstream_retries
         attempts = 0
         stale = True
         while True:
@@ -333,7 +313,7 @@ class Forwarder:
         """
         if not record.others:
             return await self._open(question), b""
-        limit = self._first_byte if record.streams else None
+        limit = self._settings.upstream_first_byte_timeout if record.streams else None
         waiting = asyncio.timeout(limit)
         try:
             async with waiting:
@@ -411,8 +391,10 @@ class Forwarder:
         return {"type": "http.response.start", "status": reply.status, "headers": headers}
 
     def _late(self) -> ToolCallError:
-        message = f"The upstream {self.address} took longer than {self._total_timeout:g} s for its whole answer."
-        return ToolCallError("upstream_timeout", message)
+        total = self._settings.upstream_total_timeout
+        return ToolCallError(
+            "upstream_timeout", f"The upstream {self.address} took longer than {total:g} s for its whole answer."
+        )
 
     def _fault(self, error: httpx.TransportError, *, started: bool, seconds: float | None = None) -> ToolCallError:
         """What to tell the client. Never the error's own words on what was received: an echo could hold the key."""
@@ -421,12 +403,12 @@ class Forwarder:
             case httpx.ConnectTimeout():
                 code, what = "upstream_timeout", f"accepted no connection for {self._timeouts['connect']:g} s"
             case httpx.PoolTimeout():
-                code = "upstream_timeout"
-                what = f"had no free connection of {self._connections} for {self._timeouts['pool']:g} s"
+                code, most = "upstream_timeout", self._settings.upstream_connections
+                what = f"had no free connection of {most} for {self._timeouts['pool']:g} s"
             case httpx.WriteTimeout():
-                code, what = "upstream_timeout", f"took nothing of the request for {self._timeout:g} s"
+                code, what = "upstream_timeout", f"took nothing of the request for {self._timeouts['write']:g} s"
             case httpx.TimeoutException():
-                code, what = "upstream_timeout", f"sent nothing for {seconds or self._timeout:g} s"
+                code, what = "upstream_timeout", f"sent nothing for {seconds or self._timeouts['read']:g} s"
             case httpx.ConnectError() | httpx.ProxyError():
                 what = f"cannot be reached: {reason(error)}"
             case _ if started:

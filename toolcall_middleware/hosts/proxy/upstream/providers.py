@@ -2,20 +2,19 @@
 
 `Translator` is an OpenAI face for an app that is a provider with another API: requests go in translated, answers come
 out so. What is said in which words is the translation's (apis/upstream.py); here are paths, headers, bodies and
-endings. `CallIdCodec` gives call ids the form of an upstream that takes no other: Mistral's nine letters and digits.
+endings.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ....apis.foreign_call_ids import FORMS, IdForm, with_ids
 from ....apis.google.translation import GoogleTranslation
 from ....apis.messages.upstream.translation import AnthropicTranslation
 from ....apis.passage import PASSAGE
@@ -27,11 +26,11 @@ from ...http.answer import Answer, Reads
 from ...http.bodies import Given, cleared, collect
 from ...http.client_library import httpx
 from ...http.errors import send_error
-from ...http.headers import ENTITY_HEADERS, Headers, raw_path, scope_for_body, values_of, without
+from ...http.headers import ENTITY_HEADERS, Headers, raw_path, values_of, without
 from ...http.offload import Held, offloaded
-from ...http.paths import is_chat, normal_path_of
+from ...http.paths import normal_path_of
 from ...http.request_record import record_of
-from .forwarder import Forwarder, Limits
+from .forwarder import Forwarder
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,9 @@ class Provider:
     """An API that is not OpenAI's.
 
     `url` is the address used where the operator gives none. What of `versions` an address ends in is cut off, because
-    the paths of a translation begin with a version. `key_header` is the Forwarder's, `headers` are the Translator's.
-    `make` gives the translation of one request. `own` are the paths of its API that a client may ask itself.
+    the paths of a translation begin with a version. `key_header` is the Forwarder's. `headers` are sent with each
+    request, unless its translation has its own of the name. `make` gives the translation of one request. `own` are the
+    paths of its API that a client may ask itself.
     """
 
     url: str
@@ -98,7 +98,7 @@ def upstream_app(
     settings: Settings,
     *,
     forward_authorization: bool,
-    headers: Mapping[str, str] | None = None,
+    headers: Iterable[tuple[bytes, bytes]] = (),
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> ASGIApp:
     """An app that is one upstream and speaks OpenAI's API, whatever the upstream speaks. Raises SettingsError.
@@ -107,58 +107,19 @@ def upstream_app(
     """
     forward = partial(
         Forwarder,
-        timeout=settings.upstream_timeout,
-        limits=_limits(settings),
-        key=settings.upstream_key,
+        settings=settings,
         forward_authorization=forward_authorization,
-        headers=dict(headers or {}),
+        headers=headers,
         transport=transport,
     )
     url = settings.upstream_url
     if settings.upstream_api == "openai":
         if url is None:
             raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
-        return _with_own_ids(forward(url), settings)
+        return forward(url)
     provider = PROVIDERS[settings.upstream_api]
-    forwarder = forward(
-        _without_version((url or provider.url).rstrip("/"), provider.versions),
-        key_header=provider.key_header,
-        translated=True,
-    )
-    return Translator(
-        forwarder,
-        partial(provider.make, settings),
-        max_request_bytes=settings.max_request_bytes,
-        upload_timeout=settings.upload_timeout,
-        max_response_bytes=settings.max_response_bytes,
-        headers=provider.headers,
-        own=provider.own,
-    )
-
-
-def _limits(settings: Settings) -> Limits:
-    return Limits(
-        connect=settings.upstream_connect_timeout,
-        total=settings.upstream_total_timeout,
-        connections=settings.upstream_connections,
-        retries=settings.upstream_retries,
-        body=settings.max_request_bytes,
-        upload=settings.upload_timeout,
-        first_byte=settings.upstream_first_byte_timeout,
-    )
-
-
-def _with_own_ids(app: Forwarder, settings: Settings) -> ASGIApp:
-    """`app`, with call ids of the one form that the upstream takes (`upstream_ids`)."""
-    if settings.upstream_ids is None:
-        return app
-    return CallIdCodec(
-        app,
-        FORMS[settings.upstream_ids],
-        paths=settings.paths,
-        max_request_bytes=settings.max_request_bytes,
-        upload_timeout=settings.upload_timeout,
-    )
+    address = _without_version((url or provider.url).rstrip("/"), provider.versions)
+    return Translator(forward(address, key_header=provider.key_header, translated=True), provider, settings)
 
 
 _CHAT = re.compile(rb"(?:/v1)?/chat/completions/?")
@@ -177,42 +138,24 @@ _NOT_SENT_BACK = ENTITY_HEADERS | {b"content-type", b"set-cookie"}
 class Translator:
     """An ASGI app: OpenAI's `chat/completions` and `models` over `app`, which is the provider itself.
 
-    `make` gives a translation for each request. `headers` are sent with each, unless its translation has its own of
-    the name. The limits are those of the settings; a longer request is a 413, a longer answer that is not streamed a
-    502. `own`: paths of the provider's own API; what is posted there, and no face has read, passes as it is. Other
-    paths are a 404 in OpenAI's form.
+    The limits are those of the settings; a longer request is a 413, a longer answer that is not streamed a 502. What is
+    posted to `provider.own`, and no face has read, passes as it is. Other paths are a 404 in OpenAI's form.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        make: Callable[[], Translation],
-        *,
-        max_request_bytes: int | None = None,
-        upload_timeout: float | None = None,
-        max_response_bytes: int | None = None,
-        headers: Mapping[str, str] | None = None,
-        own: frozenset[str] = frozenset(),
-    ) -> None:
+    def __init__(self, app: ASGIApp, provider: Provider, settings: Settings) -> None:
         self._app = app
-        self._own = own
-        self._make = make
-        self._max_request_bytes = max_request_bytes
-        self._upload_timeout = upload_timeout
-        self._max_response_bytes = max_response_bytes
-        self._headers = [(name.lower().encode(), value.encode("ascii")) for name, value in (headers or {}).items()]
-
-    def __repr__(self) -> str:
-        return f"Translator({self._app!r})"
+        self._provider = provider
+        self._settings = settings
+        self._headers = [(name.lower().encode(), value.encode("ascii")) for name, value in provider.headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if scope["method"] == "POST" and normal_path_of(scope) in self._own:
+        if scope["method"] == "POST" and normal_path_of(scope) in self._provider.own:
             await self._pass(scope, receive, send)
             return
-        translation = self._make()
+        translation = self._provider.make(self._settings)
         try:
             request = await self._translated(scope, receive, translation)
         except ToolCallError as error:
@@ -221,7 +164,7 @@ class Translator:
             return
         if request is None:
             return
-        answer = _TranslatedAnswer(translation, send, self._max_response_bytes)
+        answer = _TranslatedAnswer(translation, send, self._settings.max_response_bytes)
         try:
             await self._app(_scope_of(scope, request, self._headers), Given(request.body, receive), answer.send)
         except ToolCallError as error:
@@ -242,8 +185,8 @@ class Translator:
         """The provider's request; None when the client has gone."""
         method, path = scope["method"], raw_path(scope)
         if method == "POST" and _CHAT.fullmatch(path):
-            limit = self._max_request_bytes
-            body = await collect(receive, scope, limit=limit, within=self._upload_timeout)
+            limit = self._settings.max_request_bytes
+            body = await collect(receive, scope, limit=limit, within=self._settings.upload_timeout)
             if body is None:
                 return None
             body, _ = await cleared(body, scope, limit)
@@ -336,37 +279,3 @@ def _scope_of(scope: Scope, request: TranslatedRequest, usual: Headers) -> Scope
         "headers": headers,
         "extensions": {},
     }
-
-
-class CallIdCodec:
-    """An app before an upstream: the ids in chat completions (POST to `paths`) get `form`. The rest passes."""
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        form: IdForm,
-        *,
-        paths: tuple[str, ...],
-        max_request_bytes: int | None,
-        upload_timeout: float | None,
-    ) -> None:
-        self._app = app
-        self._form = form
-        self._paths = paths
-        self._max_request_bytes = max_request_bytes
-        self._upload_timeout = upload_timeout
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not is_chat(scope, self._paths):
-            await self._app(scope, receive, send)
-            return
-        try:
-            body = await collect(receive, scope, limit=self._max_request_bytes, within=self._upload_timeout)
-            if body is None:  # the client went away
-                return
-            body = await offloaded(len(body), with_ids, body, self._form)
-        except ToolCallError as error:
-            record_of(scope).error = str(error.code)
-            await send_error(send, error)
-            return
-        await self._app(scope_for_body(scope, len(body)), Given(body, receive), send)

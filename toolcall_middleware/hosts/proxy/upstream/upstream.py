@@ -134,11 +134,7 @@ class Upstream:
     def __init__(self, config: UpstreamConfig, *, forward_authorization: bool) -> None:
         settings = config.settings
         self.config = config
-        app = upstream_app(
-            settings,
-            forward_authorization=forward_authorization,
-            headers={name.decode(): value.decode() for name, value in config.headers},
-        )
+        app = upstream_app(settings, forward_authorization=forward_authorization, headers=config.headers)
         if settings.faces == ("auto",):
             settings = settings.replace(faces=ALL_FACES)
         self._app: ASGIApp = ToolCallMiddleware(app, settings=settings)
