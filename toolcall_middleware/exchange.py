@@ -20,8 +20,7 @@ from typing import Any, ClassVar
 
 from .answer.writer import AnswerWriter
 from .errors import ToolCallError
-from .request.one_reading import one_reading
-from .request.parse import ChatRequest, UsageOnly, is_chat, read_request, without_overrides
+from .request.parse import ChatRequest, UsageOnly, is_chat, one_reading, read_request, without_overrides
 from .request.policy import check_repeated_calls, check_request
 from .response.answer_form import Reply
 from .response.message import Extension

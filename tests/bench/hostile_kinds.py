@@ -21,7 +21,7 @@ from toolcall_middleware.hosts.middleware.guards import tools_in
 from toolcall_middleware.hosts.proxy.model_asked import asked_model
 from toolcall_middleware.hosts.proxy.upstream.upstream import Mask, MaskedStream
 from toolcall_middleware.parsing.pieces import StopFinder
-from toolcall_middleware.request.one_reading import one_reading
+from toolcall_middleware.request.parse import one_reading
 
 from .hostile_requests import CASES, Body, cost, plain
 

@@ -19,9 +19,9 @@ TOOL = {
 ODD: tuple[Any, ...] = (5, "x", [], [None], {"a": None})
 
 
-def asked(profile: str, body: dict[str, Any]) -> str:
+def asked(profile: str, body: dict[str, Any], **options: Any) -> str:
     """`passed`, or the code of the refusal."""
-    exchange = Driven(Settings(profile=profile), BackendMemory())
+    exchange = Driven(Settings(profile=profile, **options), BackendMemory())
     try:
         exchange.on_request(json.dumps(body).encode())
     except ToolCallError as error:
@@ -40,6 +40,15 @@ def test_a_field_of_the_request(profile: str, field: str, odd: Any) -> None:
         "400 invalid_tool_schema",
         "400 invalid_tool_choice",
     }
+
+
+@pytest.mark.parametrize("options", [{"structured": "auto"}, {"structured": "prompt"}, {"usage": "auto"}], ids=str)
+@pytest.mark.parametrize("odd", [*ODD, {"type": []}, {"type": {}}, {"include_usage": []}], ids=json.dumps)
+@pytest.mark.parametrize("field", ["response_format", "stream_options", "tool_choice"])
+def test_a_field_without_tools_is_for_the_backend_to_refuse(field: str, odd: Any, options: dict[str, Any]) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": True, field: odd}
+    refused = field == "tool_choice" and isinstance(odd, dict)
+    assert asked("compat", body, **options) == ("400 invalid_request" if refused else "passed")
 
 
 @pytest.mark.parametrize("profile", ["compat", "gateway", "strict"])

@@ -9,7 +9,8 @@ import pytest
 
 from tests.helpers.asgi_client import TOOL, Client, ask, middleware
 from tests.helpers.fakes import TextBackend
-from toolcall_middleware.request.one_reading import _PIECE, one_reading, rewritten_tools
+from toolcall_middleware.request.parse import _PIECE, one_reading
+from toolcall_middleware.request.tools import rewritten_tools
 
 EVIL = {"type": "function", "function": {"name": "evil", "parameters": {"type": "object"}}}
 

@@ -65,8 +65,7 @@ def _decoded(raw: bytes) -> Any:
 
 def _one_decoded(raw: bytes, most: int) -> Any:
     if raw.count(b"[") + raw.count(b"{") > most and _is_deeper(raw, most):
-        message = f"The messages are nested deeper than {MAX_NESTING} levels."
-        raise ToolCallError("invalid_request", message, param="messages")
+        raise refusal("messages", f"The messages are nested deeper than {MAX_NESTING} levels.")
     return decode(raw, "messages")
 
 

@@ -8,7 +8,8 @@ Requests that offer no tools and hold no calls are not read any further than tha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,12 +21,12 @@ from ..model import DEFERRED_FIELD, ChoiceMode, ToolChoice, ToolSet
 from ..settings import OPTIONS, Settings, show
 from ..settings.settings import is_looser, of_request
 from ..wire import openai
-from ..wire.json_input import DECODE_ERRORS, OPENAI, Reader, decode, read_fields
+from ..wire.json_input import DECODE_ERRORS, OPENAI, Members, Reader, decode, read_fields, read_members
 from .messages import History, read_history
-from .one_reading import OURS, rewritten_tools, without_variants
-from .tools import OfferedTools, ToolLimits, narrowed, own_tools, read_choice, read_tools, with_types
+from .tools import OfferedTools, ToolLimits, read_choice, read_tools, rewritten_tools, sent_tools
 
 _NULL = msgspec.Raw(b"null")
+_ABSENT = msgspec.Raw(b"")
 # OpenAI allows four strings; engines more. Each is looked for in every answer.
 _MOST_STOPS = 256
 _LONGEST_STOPS = 16 * 1024
@@ -92,7 +93,16 @@ class UsageOnly:
     """A streamed request without tools that asks for usage: its bytes go on unchanged, and are not checked."""
 
 
-class _Fields(msgspec.Struct):
+class _Turn(msgspec.Struct):
+    role: Any = None
+    tool_calls: msgspec.Raw = _NULL
+    function_call: msgspec.Raw = _NULL
+
+
+class _Probe(msgspec.Struct):
+    """The fields that say whether a body is ours. The decoder skips all others."""
+
+    messages: msgspec.Raw = _ABSENT
     tools: msgspec.Raw = _NULL
     functions: msgspec.Raw = _NULL
     tool_choice: msgspec.Raw = _NULL
@@ -100,29 +110,60 @@ class _Fields(msgspec.Struct):
     stream_options: msgspec.Raw = _NULL
     response_format: msgspec.Raw = _NULL
 
+    @property
+    def turns(self) -> list[_Turn] | None:
+        """The messages; None where they are no list of objects."""
+        try:
+            return [] if self.messages == _ABSENT else _TURNS.decode(self.messages)
+        except DECODE_ERRORS:
+            return None
 
-class _Turn(msgspec.Struct):
-    role: Any = None
-    tool_calls: msgspec.Raw = _NULL
-    function_call: msgspec.Raw = _NULL
+    @property
+    def offers_tools(self) -> bool:
+        return bool(_offered(self.tools) or _offered(self.functions))
+
+    @property
+    def has_calls(self) -> bool:
+        return any(
+            turn.role == "tool" or turn.role == "function" or _offered(turn.tool_calls) or _offered(turn.function_call)
+            for turn in self.turns or ()
+        )
+
+    @property
+    def asks_for_call(self) -> bool:
+        """Whether a call is required. Without tools that is refused, as OpenAI does: no backend could obey it."""
+        choice = bytes(self.tool_choice)
+        return choice in {b'"required"', b'"any"'} or choice[:1] == b"{"
+
+    @property
+    def streams(self) -> bool:
+        return bytes(self.stream) == b"true"
+
+    @property
+    def wants_json(self) -> bool:
+        match openai.read_value(self.response_format):
+            case {"type": "json_object" | "json_schema"}:
+                return True
+        return False
+
+    @property
+    def wants_usage(self) -> bool:
+        match openai.read_value(self.stream_options):
+            case {"include_usage": True}:
+                return True
+        return False
 
 
-class _Probe(_Fields):
-    messages: list[_Turn] = []
-
-
-class _StreamOptions(msgspec.Struct):
-    include_usage: Any = None
-
-
-class _Format(msgspec.Struct):
-    type: Any = None
-
-
-_FORMAT = msgspec.json.Decoder(_Format)
 _PROBE = msgspec.json.Decoder(_Probe)
-_LOOSE_PROBE = msgspec.json.Decoder(_Fields)
-_STREAM_OPTIONS = msgspec.json.Decoder(_StreamOptions)
+_TURNS = msgspec.json.Decoder(list[_Turn])
+
+
+def _probed(body: bytes) -> _Probe | None:
+    """The fields of a JSON object; None for any other body."""
+    try:
+        return _PROBE.decode(body)
+    except DECODE_ERRORS:
+        return None
 
 
 def read_request(body: bytes, settings: Settings, *, always: bool = False) -> ChatRequest | UsageOnly | None:
@@ -148,40 +189,22 @@ def read_request(body: bytes, settings: Settings, *, always: bool = False) -> Ch
     return chat
 
 
-class _Chat(_Fields):
-    messages: msgspec.Raw = _NULL
-
-
-_CHAT = msgspec.json.Decoder(_Chat)
-
-
 def is_chat(body: bytes) -> bool:
     """Whether a body may be a chat completion's: false for one that can be read and has no messages."""
-    try:
-        return bytes(_CHAT.decode(body).messages) != b"null"
-    except DECODE_ERRORS:
-        return True
+    probe = _probed(body)
+    return probe is None or bytes(probe.messages) not in {b"", b"null"}
 
 
 def asks_for_json(body: bytes) -> bool:
     """Whether a chat completion without tools has a `response_format` that asks for JSON."""
-    if b'"response_format"' not in body:
-        return False
-    try:
-        probe: _Fields = _PROBE.decode(body)
-    except DECODE_ERRORS:
-        return False
-    return _wants_json(probe) and not (_offered(probe.tools) or _offered(probe.functions))
+    probe = _probed(body) if b'"response_format"' in body else None
+    return probe is not None and probe.wants_json and not probe.offers_tools and probe.turns is not None
 
 
 def unread_request(body: bytes, model: str) -> ChatRequest:
     """A request without tools of which only the answer is read: nothing of it is checked."""
-    try:
-        probe = _LOOSE_PROBE.decode(body)
-    except DECODE_ERRORS:
-        probe = _Fields()
-    choice = ToolChoice(ChoiceMode.NONE)
-    return ChatRequest(model, choice, stream=bytes(probe.stream) == b"true", include_usage=_wants_usage(probe))
+    probe = _probed(body) or _Probe()
+    return ChatRequest(model, ToolChoice(ChoiceMode.NONE), stream=probe.streams, include_usage=probe.wants_usage)
 
 
 def overrides_of(body: bytes, settings: Settings) -> dict[str, Any]:
@@ -194,20 +217,15 @@ def _concern(body: bytes, settings: Settings) -> bool | UsageOnly:
     """Whether the body offers tools, holds calls or asks for one; or only asks for usage."""
     if settings.mode == "off":
         return False
-    try:
-        # The decoder skips other fields, faster than a search for the names in the bytes.
-        probe: _Fields = _PROBE.decode(body)
-    except DECODE_ERRORS:
-        try:
-            probe = _LOOSE_PROBE.decode(body)  # no list of messages; without tools that is the backend's to say
-        except DECODE_ERRORS:
-            # An error is for those who meant us; anything else is the backend's to refuse.
-            return _means_us(body)
-    if _offered(probe.tools) or _offered(probe.functions) or _has_calls(probe) or _asks_for_call(probe):
+    probe = _probed(body)
+    if probe is None:
+        # An error is for those who meant us; anything else is the backend's to refuse.
+        return _means_us(body)
+    if probe.offers_tools or probe.has_calls or probe.asks_for_call:
         return True
-    if settings.structured == "prompt" and _wants_json(probe):
+    if settings.structured == "prompt" and probe.wants_json:
         return True
-    if bytes(probe.stream) == b"true" and settings.usage not in {"off", "backend"} and _wants_usage(probe):
+    if probe.streams and settings.usage not in {"off", "backend"} and probe.wants_usage:
         return UsageOnly()
     return False
 
@@ -231,6 +249,57 @@ def _means_us(body: bytes) -> bool:
     return any(name in written for name in _NAMES)
 
 
+# -- a body that every parser reads alike where it speaks of tools ---------------------------------------------------
+#
+# JSON does not say which of two members of one name holds, and Go's reader takes `Tools` for `tools`: what was checked
+# here would not be what the backend does.
+
+
+OURS = frozenset({"tools", "functions", "tool_choice", "function_call", "messages"})
+"""The fields of a request that say which tools there are, and which were called."""
+_SPELLED = frozenset(name.encode() for name in OURS)
+
+# Go's reader also takes U+017F for an s.
+_NAME = re.compile(
+    '"(tools|functions|tool_choice|function_call|messages)"'.replace("s", "(?:s|\u017f)").encode(), re.IGNORECASE
+)
+_COLON = re.compile(rb"\s*+:")
+_PIECE = 64 * 1024
+_LONGEST = 20
+"""Bytes of a name: no other thread runs while one search goes through all of a large body."""
+_ESCAPED = re.compile(rb"\\u0(?:0[4-7]|17[fF])")
+
+
+def one_reading(body: bytes) -> bytes:
+    """`body`, or the same with one member for each field of tools: the last, in its own spelling, as is read here."""
+    found = list(_members(body))
+    plain = len(found) == len(set(found)) and _SPELLED.issuperset(found)
+    if plain and (b"\\u0" not in body or not _ESCAPED.search(body)):
+        return body
+    try:
+        members = read_members(body)
+        names = [name for name, _ in members if name.casefold() in OURS] if isinstance(members, Members) else []
+        if len(names) == len(set(names)) and OURS.issuperset(names):
+            return body
+        return msgspec.json.encode(without_variants(read_fields(body)))
+    except (ToolCallError, ValueError, RecursionError):
+        return body  # the backend's to refuse
+
+
+def _members(body: bytes) -> Iterator[bytes]:
+    """The names of members that are ours, in any case."""
+    for begin in range(0, len(body), _PIECE):
+        end = begin + _PIECE
+        for match in _NAME.finditer(body, begin, end + _LONGEST):
+            if match.start() < end and _COLON.match(body, match.end()) is not None:
+                yield match[1]
+
+
+def without_variants(fields: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    """The fields but for those that are one of ours in another case."""
+    return {name: value for name, value in fields.items() if name in OURS or name.casefold() not in OURS}
+
+
 def _check_spelling(body: bytes) -> None:
     """Refuses `Tools`: backends in Go (Ollama) read it as `tools`, and it would pass a list of allowed ones unseen."""
     try:
@@ -239,42 +308,13 @@ def _check_spelling(body: bytes) -> None:
         return  # no JSON here: while a guard is on, it does not pass
     for name in names:
         if name not in OURS and name.casefold() in OURS:
-            message = f"The field {shown(name)} is to be spelled {name.casefold()!r}."
-            raise ToolCallError("invalid_request", message, param=name[:64])
+            raise refusal(name[:64], f"The field {shown(name)} is to be spelled {name.casefold()!r}.")
 
 
 def _offered(raw: msgspec.Raw) -> bytes:
     """The bytes of a field that holds something: not null, not an empty array."""
     given = bytes(raw)
     return b"" if given == b"null" or (given[:1] == b"[" and not given[1:-1].strip()) else given
-
-
-def _asks_for_call(probe: _Fields) -> bool:
-    """Whether a call is required. Without tools that is refused, as OpenAI does: no backend could obey it."""
-    choice = bytes(probe.tool_choice)
-    return choice in {b'"required"', b'"any"'} or choice[:1] == b"{"
-
-
-def _has_calls(probe: _Fields) -> bool:
-    return isinstance(probe, _Probe) and any(
-        turn.role == "tool" or turn.role == "function" or _offered(turn.tool_calls) or _offered(turn.function_call)
-        for turn in probe.messages
-    )
-
-
-def _wants_json(probe: _Fields) -> bool:
-    """Whether the answer is to be JSON."""
-    try:
-        return _FORMAT.decode(probe.response_format).type in {"json_object", "json_schema"}
-    except DECODE_ERRORS:
-        return False
-
-
-def _wants_usage(probe: _Fields) -> bool:
-    try:
-        return _STREAM_OPTIONS.decode(probe.stream_options).include_usage is True
-    except DECODE_ERRORS:
-        return False
 
 
 class _Reader:
@@ -285,6 +325,7 @@ class _Reader:
         self._read = Reader(fields, OPENAI)
         self._settings = settings
         self._overrides = overrides
+        self._limits = ToolLimits(*map(self._setting, ToolLimits._fields))
 
     def read(self) -> ChatRequest:
         model = self._read.filled("model")
@@ -335,16 +376,13 @@ class _Reader:
             # They were not read: where both are present, `tools` count, but a backend might use `functions`.
             fields.pop("functions", None)
             fields.pop("function_call", None)
-            if (typed := with_types(raw)) is not raw:
-                fields["tools"] = msgspec.Raw(typed)
-        if offered.provider and self._settings.upstream_api != "openai":
-            fields["tools"] = msgspec.Raw(msgspec.json.encode(own_tools(fields["tools"])))
+            provider = self._settings.upstream_api == "openai"
+            if (sent := sent_tools(raw, offered, choice.allowed, provider=provider)) is not raw:
+                fields["tools"] = msgspec.Raw(sent)
         if self._read.value("tool_choice") == "any":
             fields["tool_choice"] = msgspec.Raw(b'"required"')
         if choice.allowed is not None:
             # vLLM refuses `allowed_tools`. To offer no others says the same.
-            if choice.allowed:
-                fields["tools"] = narrowed(fields["tools"], offered.tools, choice.allowed)
             fields["tool_choice"] = msgspec.Raw(msgspec.json.encode(choice.mode.value))
         if choice.name is not None:
             given = self._read.value("tool_choice")
@@ -381,21 +419,20 @@ class _Reader:
 
     def _tools(self) -> tuple[OfferedTools, bytes, bool]:
         """The tools, the key of what is derived from them, and whether they came in `functions`."""
-        limits = ToolLimits(*(self._setting(name) for name in ToolLimits._fields))
         raw = _offered(self._fields.get("tools", _NULL))
         if raw:
-            return read_tools(raw, limits), raw, False
+            return read_tools(raw, self._limits), raw, False
         raw = _offered(self._fields.get("functions", _NULL))
         if raw:
             # The same bytes mean other tools in the other field.
-            return read_tools(raw, limits, field="functions"), b"functions:" + raw, True
+            return read_tools(raw, self._limits, field="functions"), b"functions:" + raw, True
         return _NO_TOOLS, b"", False
 
     def _listed(self, tools: ToolSet) -> ToolSet:
         raw = _offered(self._fields.pop(DEFERRED_FIELD, _NULL))
         if not raw or not tools.tools:
             return tools
-        limits = ToolLimits(*(self._setting(name) for name in ToolLimits._fields))._replace(max_tools=None)
+        limits = self._limits._replace(max_tools=None)
         deferred = read_tools(raw, limits, field=DEFERRED_FIELD).tools
         return ToolSet.of([*tools.tools, *(tool for tool in deferred.tools if tool.name not in tools.by_name)])
 
@@ -428,8 +465,7 @@ def read_overrides(toolcall: msgspec.Raw | None, options: msgspec.Raw | None, se
         changed.pop("allowlist", None)
     wanted, param = _object(options, "request_options").get("validate_tool_arguments"), "validate_tool_arguments"
     if not isinstance(wanted, bool | None):
-        message = f"'{param}' must be a boolean, got {kind(wanted)}."
-        raise ToolCallError("invalid_request", message, param=f"request_options.{param}")
+        raise refusal(f"request_options.{param}", f"'{param}' must be a boolean, got {kind(wanted)}.")
     if wanted and changed.get("validate_arguments", settings.validate_arguments) != "retry":
         changed["validate_arguments"] = "error"
     return changed
@@ -446,7 +482,7 @@ def without_overrides(body: bytes) -> bytes:
 def _object(raw: msgspec.Raw | None, field: str) -> dict[str, Any]:
     value = None if raw is None else decode(raw, field)
     if not isinstance(value, dict | None):
-        raise ToolCallError("invalid_request", f"'{field}' must be an object, got {kind(value)}.", param=field)
+        raise refusal(field, f"'{field}' must be an object, got {kind(value)}.")
     return value or {}
 
 
@@ -454,24 +490,19 @@ def _read(name: str, value: Any, settings: Settings) -> Any:
     param = f"toolcall.{name[:64]}"
     if not of_request(name):
         known = ", ".join(sorted(filter(of_request, OPTIONS)))
-        raise ToolCallError("invalid_request", f"{shown(name)} cannot be set by a request; use {known}.", param=param)
+        raise refusal(param, f"{shown(name)} cannot be set by a request; use {known}.")
     option = OPTIONS[name]
     try:
         read = option.read(value)
     except (ValueError, TypeError, KeyError):
-        message = f"{param}: {shown(value)} is not allowed; use {option.allowed}."
-        raise ToolCallError("invalid_request", message, param=param) from None
+        raise refusal(param, f"{param}: {shown(value)} is not allowed; use {option.allowed}.") from None
     if name == "allowlist" and (len(read) > _MOST_PATTERNS or max(map(len, read), default=0) > _LONGEST_PATTERN):
-        message = f"{param} may hold {_MOST_PATTERNS} names or globs of {_LONGEST_PATTERN} characters."
-        raise ToolCallError("invalid_request", message, param=param)
+        raise refusal(param, f"{param} may hold {_MOST_PATTERNS} names or globs of {_LONGEST_PATTERN} characters.")
     if name == "format" and registry.is_place(read):
         # Importing a module runs it: only the operator may choose one.
-        message = f"{param}: {shown(read)} names a module, which a request cannot do; use a format's name."
-        raise ToolCallError("invalid_request", message, param=param)
+        raise refusal(param, f"{param}: {shown(read)} names a module, which a request cannot do; use a format's name.")
     if name == "format" and read not in (formats := registry.names()):
-        message = f"{param}: {shown(read)} is not a format; use {', '.join(formats)}."
-        raise ToolCallError("invalid_request", message, param=param)
+        raise refusal(param, f"{param}: {shown(read)} is not a format; use {', '.join(formats)}.")
     if is_looser(name, read, settings):
-        message = f"{param}: {show(read)} would loosen what is set here, {show(getattr(settings, name))}."
-        raise ToolCallError("invalid_request", message, param=param)
+        raise refusal(param, f"{param}: {show(read)} would loosen what is set here, {show(getattr(settings, name))}.")
     return read

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import ToolCallError, shown
+from ..errors import ToolCallError, refusal, shown
 from ..json_schema.pointer import Scope
 from ..json_schema.walk import Child, children, deeper, dotted, walk
 from ..model import Tool
@@ -91,10 +91,9 @@ def _check_provider_tools(chat: ChatRequest, settings: Settings) -> list[str]:
     for index, name in chat.provider.items():
         where = f"tools[{index}].type"
         if settings.strict_tools:
-            message = f"A tool's type must be 'function' or 'custom', got {shown(name)}."
-            raise ToolCallError("invalid_request", message, param=where)
+            raise refusal(where, f"A tool's type must be 'function' or 'custom', got {shown(name)}.")
         if settings.allowlist_mode == "enforce" and not admits(settings.allowlist, name):
-            raise ToolCallError("tool_not_allowed", f"The tool {shown(name)} is not on the allowlist.", param=where)
+            raise refusal(where, f"The tool {shown(name)} is not on the allowlist.", "tool_not_allowed")
         if settings.mode != "native":
             message = f"The tool {shown(name)} is run by a provider: it is left out where tools go into the prompt."
             _log.warning("%s", message)
@@ -113,8 +112,7 @@ def _path(chat: ChatRequest, number: int, tool: Tool) -> str:
 
 def _check_descriptions(tool: Tool, path: str) -> None:
     if not tool.description.strip():
-        message = f"The tool {tool.name!r} has no description."
-        raise ToolCallError("invalid_tool_schema", message, param=f"{path}.description")
+        raise refusal(f"{path}.description", f"The tool {tool.name!r} has no description.", "invalid_tool_schema")
     scope = Scope(tool.parameters)
     for schema, place, _ in walk(tool.parameters, 0, deeper):
         for child in children(schema):
@@ -230,8 +228,7 @@ def _check_results(messages: list[dict[str, Any]]) -> None:
         for position, call in enumerate(calls_of(message)):
             where = f"messages[{number}].tool_calls[{position}].id"
             if call["id"] in seen:
-                text = f"Two calls have the id {call['id'][:80]!r}."
-                raise ToolCallError("invalid_tool_call_id", text, param=where)
+                raise refusal(where, f"Two calls have the id {call['id'][:80]!r}.", "invalid_tool_call_id")
             seen.add(call["id"])
             open_calls[call["id"]] = where
     if open_calls:

@@ -6,6 +6,7 @@ An agent sends the same 40 kB of tools at every turn, so what was read once is f
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..errors import ToolCallError, kind, shown
+from ..errors import ToolCallError, kind, refusal, shown
 from ..json_schema.pattern import text_pattern
 from ..json_schema.validate_schema import MAX_VALUES, SchemaChecker, SchemaFault
 from ..lru_cache import LRUCache
@@ -94,36 +95,58 @@ def provider_tools(raw: bytes | msgspec.Raw) -> list[msgspec.Raw]:
     return [entry for entry in _ENTRIES.decode(raw) if _is_provider(_TYPE.decode(entry).type)]
 
 
-def own_tools(raw: bytes | msgspec.Raw) -> list[msgspec.Raw]:
-    """The entries of `tools` that the client runs, each to the byte."""
-    return [entry for entry in _ENTRIES.decode(raw) if not _is_provider(_TYPE.decode(entry).type)]
+def sent_tools(raw: bytes, offered: OfferedTools, allowed: frozenset[str] | None, *, provider: bool) -> bytes:
+    """The value of `tools`, read as `offered`, as a backend gets it; `raw` itself if nothing changes.
 
-
-def with_types(raw: bytes) -> bytes:
-    """The value of `tools` with `"type": "function"` in each function that has no type, which several servers take and
-    others refuse, and without what faces say of them; `raw` itself where none lacks it. It has been read without a
-    fault.
+    Functions without a type, which several servers take and others refuse, get `"type": "function"`. What faces say of
+    a tool is left out, and so are the tools that are not `allowed`, and without `provider` those of a provider.
     """
+    names = iter(offered.tools.by_name)
     entries = _ENTRIES.decode(raw)
-    typed = [_typed(entry) for entry in entries]
-    return raw if all(new is old for new, old in zip(typed, entries, strict=True)) else msgspec.json.encode(typed)
+    sent: list[msgspec.Raw] = []
+    for index, entry in enumerate(entries):
+        is_provider = index in offered.provider
+        if (provider and not allowed) if is_provider else (not allowed or next(names) in allowed):
+            sent.append(_typed(entry))
+    same = not allowed and len(sent) == len(entries) and all(map(operator.is_, sent, entries))
+    return raw if same else msgspec.json.encode(sent)
 
 
 def _typed(entry: msgspec.Raw) -> msgspec.Raw:
-    if _TYPE.decode(entry).type is not None and _OF_FACES not in bytes(entry):
+    has_type = _TYPE.decode(entry).type is not None
+    if has_type and _OF_FACES not in bytes(entry):
         return entry
-    fields = _TOOL.decode(entry)
+    fields: dict[str, Any] = _TOOL.decode(entry)
     fields.pop(LOADED_FIELD, None)
-    if _TYPE.decode(entry).type is not None:
-        return msgspec.Raw(msgspec.json.encode(fields))
-    fields.pop("type", None)
-    return msgspec.Raw(msgspec.json.encode({"type": "function", **fields}))
+    if not has_type:
+        fields.pop("type", None)
+        fields = {"type": "function", **fields}
+    return msgspec.Raw(msgspec.json.encode(fields))
 
 
-def narrowed(raw: bytes | msgspec.Raw, tools: ToolSet, names: frozenset[str]) -> msgspec.Raw:
-    """Of the value of `tools`, which was read as `tools`, the entries with these names, each to the byte."""
-    entries = zip(own_tools(raw), tools.by_name, strict=True)
-    return msgspec.Raw(msgspec.json.encode([entry for entry, name in entries if name in names]))
+def rewritten_tools(raw: bytes | msgspec.Raw) -> msgspec.Raw:
+    """A list of tools as it was read: each member once, none that differs from a known one by its case alone, and
+    beside the `function` or `custom` that a tool's type says nothing else that could be its definition. `raw` where it
+    is null.
+    """
+    tools = msgspec.json.decode(raw)
+    return msgspec.Raw(raw if tools is None else msgspec.json.encode([_as_read(tool) for tool in tools]))
+
+
+def _as_read(tool: dict[str, Any]) -> dict[str, Any]:
+    kept = _in_own_spelling(tool)
+    kind = kept.get("type") or "function"
+    if kind not in ("function", "custom") or not isinstance(kept.get(kind), dict):
+        return kept  # one of `functions`, or a tool of Messages
+    beside = {name: value for name, value in kept.items() if name not in _INNER or name == "type"}
+    return beside | {kind: _in_own_spelling(kept[kind])}
+
+
+_INNER = frozenset({"type", "function", "name", "parameters", "custom", "description", "strict"})
+
+
+def _in_own_spelling(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if name in _INNER or name.casefold() not in _INNER}
 
 
 class _Type(msgspec.Struct):
@@ -153,8 +176,7 @@ def _entries(raw: bytes, field: str) -> list[msgspec.Raw]:
     try:
         return _ENTRIES.decode(raw)
     except msgspec.ValidationError:
-        message = f"'{field}' must be an array, got {kind(decode(raw, field))}."
-        raise ToolCallError("invalid_request", message, param=field) from None
+        raise refusal(field, f"'{field}' must be an array, got {kind(decode(raw, field))}.") from None
     except DECODE_ERRORS as error:
         raise not_json(error, field) from None
 
@@ -174,7 +196,7 @@ class _Reader:
 
     def add(self, entry: Any, param: str, *, legacy: bool) -> None:
         if not isinstance(entry, dict):
-            raise ToolCallError("invalid_request", f"A tool must be an object, got {kind(entry)}.", param=param)
+            raise refusal(param, f"A tool must be an object, got {kind(entry)}.")
         if legacy:
             tool = self._function(entry, param)
         else:
@@ -182,11 +204,10 @@ class _Reader:
             if variant is None and "function" in entry:  # several servers take this, and so do their clients
                 variant = "function"
             if variant not in ("function", "custom"):
-                message = f"A tool's type must be 'function' or 'custom', got {shown(variant)}."
-                raise ToolCallError("invalid_request", message, param=f"{param}.type")
+                raise refusal(f"{param}.type", f"A tool's type must be 'function' or 'custom', got {shown(variant)}.")
             inner, path = entry.get(variant), f"{param}.{variant}"
             if not isinstance(inner, dict):
-                raise ToolCallError("invalid_request", f"'{variant}' must be an object, got {kind(inner)}.", param=path)
+                raise refusal(path, f"'{variant}' must be an object, got {kind(inner)}.")
             tool = self._function(inner, path) if variant == "function" else self._custom(inner, path)
         if tool.name in self.tools:
             message = f"Two tools have the name {shown(tool.name)}."
@@ -201,8 +222,7 @@ class _Reader:
         description = self._description(inner, name, param)
         strict = inner.get("strict")
         if strict is not None and not isinstance(strict, bool):
-            message = f"'strict' must be true, false or null, got {kind(strict)}."
-            raise ToolCallError("invalid_request", message, param=f"{param}.strict")
+            raise refusal(f"{param}.strict", f"'strict' must be true, false or null, got {kind(strict)}.")
         parameters = self._parameters(inner.get("parameters"), name, f"{param}.parameters")
         if parameters is None:
             return Tool(name, description, strict=bool(strict))
@@ -223,8 +243,7 @@ class _Reader:
     def _name(self, inner: dict[str, Any], param: str) -> str:
         name, where = inner.get("name"), f"{param}.name"
         if not isinstance(name, str):
-            message = f"A tool needs a name, a string; got {'none' if name is None else kind(name)}."
-            raise ToolCallError("invalid_request", message, param=where)
+            raise refusal(where, f"A tool needs a name, a string; got {'none' if name is None else kind(name)}.")
         # OpenAI takes letters, digits, _, - and, of late, dots. MCP servers also use slashes and colons, which a text
         # backend can live with; what would break the markup around a name is refused.
         if not name or not name.isprintable() or not _MARKUP.isdisjoint(name):
@@ -241,8 +260,7 @@ class _Reader:
         if description is None:
             return ""
         if not isinstance(description, str):
-            message = f"The description of tool {shown(name)} must be a string, got {kind(description)}."
-            raise ToolCallError("invalid_request", message, param=where)
+            raise refusal(where, f"The description of tool {shown(name)} must be a string, got {kind(description)}.")
         self._limit("max_description_length", len(description), name, "the description", where)
         return description
 
@@ -278,8 +296,7 @@ def _custom_input(form: Any, param: str) -> str:
             return "The input of the tool, as plain text."
         case {"type": "grammar", "grammar": {"definition": str(definition), "syntax": ("lark" | "regex") as syntax}}:
             return f"The input of the tool, as text that fits this {syntax} grammar:\n{definition}"
-    message = "A custom tool's format must be {'type': 'text'} or a grammar with its definition and syntax."
-    raise ToolCallError("invalid_request", message, param=param)
+    raise refusal(param, "A custom tool's format must be {'type': 'text'} or a grammar with its definition and syntax.")
 
 
 def read_choice(value: Any, tools: ToolSet, *, parallel: bool, param: str) -> ToolChoice:
@@ -295,7 +312,7 @@ def read_choice(value: Any, tools: ToolSet, *, parallel: bool, param: str) -> To
             return ToolChoice(ChoiceMode.NONE, parallel=parallel)
         case "required" | "any":  # Mistral's word
             if not len(tools):
-                raise ToolCallError("invalid_tool_choice", f"'{param}' is '{value}' without tools.", param=param)
+                raise refusal(param, f"'{param}' is '{value}' without tools.", "invalid_tool_choice")
             return ToolChoice(ChoiceMode.REQUIRED, parallel=parallel)
         case {"type": "allowed_tools"}:
             return _allowed(value, tools, parallel=parallel, param=param)
@@ -303,14 +320,14 @@ def read_choice(value: Any, tools: ToolSet, *, parallel: bool, param: str) -> To
             name = _known(_name(value, param), tools, param)
             return ToolChoice(ChoiceMode.NAMED, name=name, parallel=False)
     allowed = "'none', 'auto', 'required' or an object that names a tool"
-    raise ToolCallError("invalid_request", f"'{param}' must be {allowed}; got {shown(value)}.", param=param)
+    raise refusal(param, f"'{param}' must be {allowed}; got {shown(value)}.")
 
 
 def _allowed(value: dict[str, Any], tools: ToolSet, *, parallel: bool, param: str) -> ToolChoice:
     inner = value.get("allowed_tools", value)  # the Responses API has no inner object
     entries = inner.get("tools") if isinstance(inner, dict) else None
     if not isinstance(entries, list):
-        raise ToolCallError("invalid_request", "'allowed_tools' needs 'tools', an array of tools.", param=param)
+        raise refusal(param, "'allowed_tools' needs 'tools', an array of tools.")
     names = frozenset(_known(_name(entry, param), tools, param) for entry in entries)
     match inner.get("mode"):
         case None | "auto":
@@ -318,10 +335,9 @@ def _allowed(value: dict[str, Any], tools: ToolSet, *, parallel: bool, param: st
         case "required":
             mode = ChoiceMode.REQUIRED
         case other:
-            message = f"The mode of 'allowed_tools' must be 'auto' or 'required'; got {shown(other)}."
-            raise ToolCallError("invalid_request", message, param=param)
+            raise refusal(param, f"The mode of 'allowed_tools' must be 'auto' or 'required'; got {shown(other)}.")
     if mode is ChoiceMode.REQUIRED and not names:
-        raise ToolCallError("invalid_tool_choice", "'allowed_tools' requires a call and allows no tool.", param=param)
+        raise refusal(param, "'allowed_tools' requires a call and allows no tool.", "invalid_tool_choice")
     return ToolChoice(mode, allowed=names, parallel=parallel)
 
 
@@ -337,10 +353,10 @@ def _name(entry: Any, param: str) -> str:
         case {"function": {"name": str(name)}} | {"name": str(name)}:
             return name
     got = "an object without a tool's name" if isinstance(entry, dict) else kind(entry)
-    raise ToolCallError("invalid_request", f"'{param}' must name a tool; got {got}.", param=param)
+    raise refusal(param, f"'{param}' must name a tool; got {got}.")
 
 
 def _known(name: str, tools: ToolSet, param: str) -> str:
     if name not in tools.by_name:
-        raise ToolCallError("invalid_tool_choice", f"The tool {shown(name)} is not in 'tools'.", param=param)
+        raise refusal(param, f"The tool {shown(name)} is not in 'tools'.", "invalid_tool_choice")
     return name

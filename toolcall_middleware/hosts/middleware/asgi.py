@@ -23,8 +23,7 @@ from ...formats import registry
 from ...log_lines import log_event
 from ...observe.json_log import lines_of
 from ...observe.report import observers_of
-from ...request.one_reading import one_reading
-from ...request.parse import without_overrides
+from ...request.parse import one_reading, without_overrides
 from ...settings import Settings, hide_login
 from ...upstream.backend_memory import BackendMemory
 from ...usage.meter_of_settings import completes_whole_answers, model_of, prompt_meter

@@ -24,8 +24,8 @@ from ...apis.passage import PASSAGE, Passage
 from ...apis.responses.face import ResponsesFace
 from ...errors import ToolCallError, on_one_line, shown
 from ...observe.recorder import Recorder
-from ...request.one_reading import one_reading, rewritten_tools
-from ...request.parse import read_overrides, without_overrides
+from ...request.parse import one_reading, read_overrides, without_overrides
+from ...request.tools import rewritten_tools
 from ...settings import Settings
 from ...settings.settings import admits
 from ...wire import openai
