@@ -16,9 +16,9 @@ from functools import partial
 
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.hosts.http.bodies import in_the_clear
-from toolcall_middleware.hosts.http.paths import normal_path
+from toolcall_middleware.hosts.http.head import normal_path
 from toolcall_middleware.hosts.middleware.guards import tools_in
-from toolcall_middleware.hosts.proxy.model_asked import asked_model
+from toolcall_middleware.hosts.proxy.upstream.model_names import asked_model
 from toolcall_middleware.hosts.proxy.upstream.upstream import Mask, MaskedStream
 from toolcall_middleware.parsing.pieces import StopFinder
 from toolcall_middleware.request.parse import one_reading

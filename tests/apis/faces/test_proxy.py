@@ -18,7 +18,6 @@ from tests.helpers.anthropic_fake import AnthropicFace
 from tests.helpers.fakes import Refusal, TextBackend, obedient_model, serve
 from toolcall_middleware import Settings, ToolCallMiddleware, create_proxy
 from toolcall_middleware.hosts.proxy.router import Router
-from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,12 +134,7 @@ def test_aliases_are_read_again_with_the_file(tmp_path: Path) -> None:
     file = tmp_path / "upstreams.toml"
     table = '[[upstream]]\nurl = "http://127.0.0.1:1/v1"\nmodels = ["qwen"]\n'
     file.write_text('model_aliases = "a=qwen"\n' + table)
-    router = Router(
-        lambda: read_upstreams(str(file), Settings()),
-        forward_authorization=True,
-        max_request_bytes=None,
-        max_response_bytes=None,
-    )
+    router = Router(Settings(upstreams_file=str(file)))
     file.write_text('model_aliases = "b=qwen"\n' + table)
 
     async def reloaded() -> tuple[bool, str, str]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcall_middleware.hosts.http.paths import matches, normal_path
+from toolcall_middleware.hosts.http.head import matches, normal_path
 
 CHAT = "/v1/chat/completions"
 

@@ -9,7 +9,7 @@ from starlette.types import Message
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.hosts.http.bodies import Given
 from toolcall_middleware.hosts.http.errors import send_error
-from toolcall_middleware.hosts.http.headers import response_head, scope_for_body
+from toolcall_middleware.hosts.http.head import response_head, scope_for_body
 
 
 async def test_an_error_is_one_json_answer_with_headers_in_latin_1() -> None:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcall_middleware import Settings
 from toolcall_middleware.hosts.http.client_library import httpx
-from toolcall_middleware.hosts.http.paths import is_chat
+from toolcall_middleware.hosts.http.head import is_chat
 from toolcall_middleware.hosts.proxy.app import Proxy
 from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
 from toolcall_middleware.hosts.proxy.upstream.upstream import Mask, MaskedAnswer

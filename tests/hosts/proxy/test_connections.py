@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from toolcall_middleware.hosts.proxy.server import (
     Bounded,
     BoundedProtocol,
-    HeadsHeld,
     OnceASecond,
     most_connections,
 )
@@ -128,36 +126,6 @@ async def test_a_head_and_what_follows_at_once_are_one_write_and_nothing_waits(h
             go_on.set()
             assert await asyncio.wait_for(reader.readexactly(4), PATIENCE) == b"abcd"
         writer.close()
-
-
-def test_a_held_head_leaves_with_the_body_or_before_the_end() -> None:
-    written: list[bytes] = []
-    later: list[Callable[[], None]] = []
-
-    class Transport:
-        def write(self, data: bytes) -> None:
-            written.append(data)
-
-        def close(self) -> None:
-            written.append(b"closed")
-
-    class Loop:
-        def call_soon(self, work: Callable[[], None]) -> None:
-            later.append(work)
-
-    transport = HeadsHeld(Transport(), Loop())  # type: ignore[arg-type]
-    transport.write(b"HTTP/1.1 200 OK\r\n\r\n")
-    assert written == []
-    transport.write(b"body")
-    transport.write(b"more")
-    transport.write(b"HTTP/1.1 204 No Content\r\n\r\n")
-    later.pop()()
-    transport.write(b"HTTP/1.1 500 Oh\r\n\r\n")
-    transport.close()
-    assert written == [
-        b"HTTP/1.1 200 OK\r\n\r\nbody", b"more", b"HTTP/1.1 204 No Content\r\n\r\n",
-        b"HTTP/1.1 500 Oh\r\n\r\n", b"closed",
-    ]  # fmt: skip
 
 
 def test_the_bound_leaves_files_for_the_upstreams() -> None:

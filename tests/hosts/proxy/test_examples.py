@@ -17,7 +17,6 @@ import pytest
 from toolcall_middleware import Settings
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.hosts.proxy.router import Router
-from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 
 FOLDER = Path(__file__).parent.parent.parent.parent / "examples" / "proxy"
 VARIABLES = ("OPENAI_API_KEY", "MISTRAL_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
@@ -30,12 +29,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_upstreams_load_and_serve_what_they_say() -> None:
-    router = Router(
-        lambda: read_upstreams(str(FOLDER / "upstreams.toml"), Settings()),
-        forward_authorization=True,
-        max_request_bytes=None,
-        max_response_bytes=None,
-    )
+    router = Router(Settings(upstreams_file=str(FOLDER / "upstreams.toml")))
     serves = {
         "fast": ("local", "Qwen/Qwen2.5-7B-Instruct"),
         "Qwen/Qwen3-4B": ("local", "Qwen/Qwen3-4B"),

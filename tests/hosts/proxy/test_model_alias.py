@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from starlette.types import ASGIApp, Message
 
 from tests.helpers.asgi_client import Backend, Client
-from toolcall_middleware.hosts.proxy.upstream.model_alias import AliasedAnswer, model_of, with_model
+from toolcall_middleware.hosts.proxy.upstream.model_names import AliasedAnswer, asked_model
 
 from .proxy_servers import Answer, ask, masked, scope_of
 
@@ -107,14 +107,11 @@ async def test_what_is_too_large_to_be_held_passes(kind: bytes) -> None:
     assert answer.complete
 
 
-def test_the_model_of_a_body() -> None:
-    assert model_of(b'{"messages": [], "model": "\\u00e9/x"}') == "é/x"
-    assert model_of(b'{"model": "m", "x": NaN}') == "m"
-    for body in (b"", b"[]", b"{}", b'{"model": 3}', b'{"model": null}', b'{"model": "m"', b"\xff", b"[" * 5000):
-        assert model_of(body) is None
-    assert with_model(b'{"a": 1.50, "model": "x", "b": "\\u00e9"}', "é") == (
-        '{"a":1.50,"model":"é","b":"\\u00e9"}'.encode()
-    )
+def test_a_model_is_replaced_in_a_body_and_all_else_keeps_its_bytes() -> None:
+    body = b'{"a": 1.50, "model": "\\u00e9/x", "b": "\\u00e9"}'
+    asked = asked_model(scope_of(method="POST"), body)
+    assert asked.model == "é/x"
+    assert asked.renamed(body, "é") == '{"a":1.50,"model":"é","b":"\\u00e9"}'.encode()
 
 
 # --- refusals

@@ -20,7 +20,6 @@ from tests.helpers.fakes import Answer, Refusal, TextBackend, write_calls
 from toolcall_middleware import Settings, create_proxy
 from toolcall_middleware.hosts.proxy.router import Router
 from toolcall_middleware.hosts.proxy.upstream.upstream import Upstream, UpstreamConfig, in_turn
-from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 
 from .proxy_servers import PATIENCE, raw_upstream, read_request, scope_of, serving
 from .proxy_servers import ask as drive
@@ -378,12 +377,7 @@ async def test_a_reload_keeps_what_has_not_changed_and_closes_the_rest_when_it_i
     async with raw_upstream(talk) as address, asyncio.timeout(PATIENCE):
         kept = table("http://up.example/v1", name="kept", models=["k"])
         proxies.write(table(address, name="old"), kept)
-        router = Router(
-            lambda: read_upstreams(str(proxies.path), Settings()),
-            forward_authorization=True,
-            max_request_bytes=None,
-            max_response_bytes=None,
-        )
+        router = Router(Settings(upstreams_file=str(proxies.path)))
         body = json.dumps(chat()).encode()
         asked = asyncio.create_task(drive(router, scope_of("/v1/chat/completions", method="POST"), body))
         await asyncio.sleep(0.05)

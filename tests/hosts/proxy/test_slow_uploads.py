@@ -19,7 +19,6 @@ from toolcall_middleware import Settings, ToolCallError
 from toolcall_middleware.hosts.http.bodies import Upload
 from toolcall_middleware.hosts.proxy.router import Router
 from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
-from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 
 from .proxy_servers import PATIENCE, raw_upstream, serving
 
@@ -127,13 +126,7 @@ def proxies(url: str, folder: Path) -> dict[str, ASGIApp]:
     settings = Settings(upload_timeout=LIMIT, upstream_url=url)
     file = folder / "upstreams.toml"
     file.write_text(f'[[upstream]]\nname = "a"\nmodels = ["*"]\nurl = "{url}"\n')
-    router = Router(
-        lambda: read_upstreams(str(file), Settings(upload_timeout=LIMIT)),
-        forward_authorization=True,
-        max_request_bytes=None,
-        max_response_bytes=None,
-        upload_timeout=LIMIT,
-    )
+    router = Router(Settings(upload_timeout=LIMIT, upstreams_file=str(file)))
 
     def app(api: str = "openai", **more: str) -> ASGIApp:
         return upstream_app(

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from toolcall_middleware import Settings, SettingsError
-from toolcall_middleware.hosts.proxy.upstream.upstream import Rename, UpstreamConfig
+from toolcall_middleware.hosts.proxy.upstream.model_names import Rename
+from toolcall_middleware.hosts.proxy.upstream.upstream import UpstreamConfig
 from toolcall_middleware.hosts.proxy.upstreams_file import read_upstreams
 from toolcall_middleware.settings.toml_text import MAX_BYTES
 

@@ -10,7 +10,7 @@ import time
 from starlette.types import Message, Send
 
 from .bodies import Inflate
-from .headers import ENTITY_HEADERS, OF_ITS_BYTES, values_of, without
+from .head import ENTITY_HEADERS, OF_ITS_BYTES, values_of, without
 from .offload import CODED, LARGE, offloaded
 
 _TAIL = 4096

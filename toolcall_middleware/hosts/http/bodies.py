@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope
 
 from ...errors import ToolCallError
 from ...wire.openai import read_object
-from .headers import MEASURED, values_of, with_length, without
+from .head import MEASURED, values_of, with_length, without
 from .offload import CODED, LARGE, offloaded
 
 _FRAME = 2

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from starlette.types import Message, Scope, Send
 
 from .answer import PassingAnswer
-from .headers import Headers, header_of, values_of
+from .head import Headers, header_of, values_of
 
 _PORT = re.compile(r":[0-9]*$")
 _RATES = [

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...errors import ToolCallError
 from ...log_lines import log_event
 from ...observe.metrics import Metrics, shared_metrics
-from .headers import Headers, values_of
+from .head import Headers, values_of
 from .request_record import record_of
 
 _log = logging.getLogger("toolcall_middleware")

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...observe.report import Observer, Report
 from .answer import MeasuredAnswer
-from .headers import values_of
+from .head import values_of
 
 # A key of the scope.
 RECORD = "toolcall.request"

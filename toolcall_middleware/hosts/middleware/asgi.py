@@ -32,7 +32,7 @@ from ..http.answer import MeasuredAnswer
 from ..http.bodies import Given, cleared, collect
 from ..http.cors import ReadableAnswer, admits_origin
 from ..http.errors import log_refusal
-from ..http.headers import header_of, logins, values_of, with_length, without
+from ..http.head import header_of, logins, values_of, with_length, without
 from ..http.offload import WhileHuge, behind, offloaded
 from ..http.request_record import Record, record_of, watched
 from .backend_questions import ToolProofs, WholeUsage, wait_for

@@ -24,9 +24,8 @@ from ...usage.tap import may_lack_numbers, with_numbers, without_numbers
 from ...usage.upstream_tokenizer import Question
 from ..http.answer import Answer, Collected, Reads
 from ..http.bodies import Given
-from ..http.headers import scope_for_body, without
+from ..http.head import normal_path, scope_for_body, without
 from ..http.offload import offloaded
-from ..http.paths import normal_path
 from ..http.request_record import RECORD, record_of
 
 _COUNT_SECONDS = 2.0

@@ -33,9 +33,18 @@ from ...wire.json_input import read_fields
 from ...wire.openai import encode, raw, read_object, read_value
 from ..http.answer import Answer, Reads
 from ..http.errors import log_refusal, send_refusal, tell_refusal
-from ..http.headers import ENTITY_HEADERS, Headers, logins, request_scope, values_of, without
+from ..http.head import (
+    ENTITY_HEADERS,
+    Headers,
+    is_chat,
+    logins,
+    normal_path,
+    normal_path_of,
+    request_scope,
+    values_of,
+    without,
+)
 from ..http.offload import offloaded
-from ..http.paths import is_chat, normal_path, normal_path_of
 from ..http.request_record import record_of
 from .guards import is_guarded
 

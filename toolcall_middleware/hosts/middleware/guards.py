@@ -22,9 +22,8 @@ from ...wire.tool_words import CARRIERS, READS_CALLS, SPEAKS_OF_TOOLS
 from ..http.answer import Collected, TooLongError
 from ..http.bodies import Given, cleared, collect, hides_words, odd_charset
 from ..http.errors import log_refusal, send_refusal
-from ..http.headers import raw_path, values_of
+from ..http.head import normal_path, raw_path, values_of
 from ..http.offload import offloaded
-from ..http.paths import normal_path
 
 _LIMITS = (
     "max_tools", "max_tool_name_length", "max_description_length", "max_schema_depth", "max_arguments_bytes",

@@ -20,7 +20,7 @@ from ...observe.report import Attempt, Report
 from ...settings import OPTIONS, Settings
 from ...upstream.actions import Facts
 from ...upstream.backend_memory import BackendMemory
-from ..http.headers import values_of
+from ..http.head import values_of
 
 # Quotes inside of a string have a backslash, so that no text can look like these.
 _CONTENT = re.compile(rb'(?<!\\)"content": ?"[^"]')
@@ -52,8 +52,7 @@ class ExchangeNotes:
         report = self._report
         report.own += now - begin
         if report.recorder is not None:
-            written = exchange.writer is not None and exchange.writer.in_use
-            self._record(report.recorder, exchange.facts, event, actions, begin, now, written=written)
+            self._record(report.recorder, exchange, event, actions, begin, now)
         if type(event) is Body:
             if not self._answering and report.attempts:
                 self._answering = True
@@ -111,15 +110,14 @@ class ExchangeNotes:
     def _record(
         self,
         recorder: Recorder,
-        facts: Facts | None,
+        exchange: Exchange,
         event: Event,
         actions: Sequence[Action],
         begin: float,
         now: float,
-        *,
-        written: bool,
     ) -> None:
-        """Record an event and its actions. written: an `AnswerWriter` writes what is sent; its steps are recorded."""
+        """Record an event and its actions. Of what an `AnswerWriter` writes, its steps are recorded."""
+        facts, written = exchange.facts, exchange.writer is not None and exchange.writer.in_use
         cause = -1
         match event:
             case Request(body):

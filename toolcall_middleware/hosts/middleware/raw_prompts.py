@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...apis.completions import CompletionAnswer, wanted_logprobs
 from ...upstream.raw_prompt import PendingPrompt
 from ..http.answer import Answer, Reads
-from ..http.paths import normal_path
+from ..http.head import normal_path
 
 _log = logging.getLogger("toolcall_middleware")
 _CHAT = re.compile(r"/+chat/+completions/*\Z", re.IGNORECASE)

@@ -37,7 +37,7 @@ from ...exchange import (
 )
 from ..http.bodies import Inflate, done_one
 from ..http.errors import send_error
-from ..http.headers import request_scope, response_head
+from ..http.head import request_scope, response_head
 from ..http.offload import CODED, LARGE, Held, offloaded
 from .backend_questions import wait_for
 

@@ -33,7 +33,7 @@ from ...errors import SettingsError, ToolCallError, on_one_line
 from ...installed import install_command
 from ...settings import OPTIONS, Settings, hide_login
 from ...settings.tenants_file import Tenant, Tenants, nobody, read_tenants
-from ..http.headers import logins, values_of
+from ..http.head import logins, values_of
 from .start_up import with_tokenizer
 
 if TYPE_CHECKING:

@@ -13,14 +13,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from ...log_lines import pairs
 from ...observe.json_log import lines_of, time_of
-from ...wire.openai import FAILURES
+from ...usage.meter_of_settings import model_of
 from ..http.answer import MeasuredAnswer
-from ..http.headers import raw_path
+from ..http.head import raw_path
 from ..http.request_record import RECORD, SANE_ID, Record
 
 logger = logging.getLogger("toolcall_middleware.access")
@@ -33,13 +32,6 @@ _PEEK = 8 << 20
 # Of W3C's Trace Context.
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
 _CALLS = re.compile(rb"; calls=([0-9]+)")
-
-
-class _Named(msgspec.Struct):
-    model: str | None = None
-
-
-_named = msgspec.json.Decoder(_Named)
 
 
 class AccessLog:
@@ -170,18 +162,11 @@ def _peeking(receive: Receive, record: Record) -> Receive:
             if collected and (collected[:1] != b"{" or len(collected) > _PEEK):
                 collected = None
             elif not message.get("more_body", False):
-                record.model = record.model or _model_in(bytes(collected))
+                record.model = record.model or model_of(bytes(collected)) or None
                 collected = None
         return message
 
     return peek
-
-
-def _model_in(body: bytes) -> str | None:
-    try:
-        return _named.decode(body).model
-    except FAILURES:
-        return None
 
 
 def write_to_stdout() -> None:

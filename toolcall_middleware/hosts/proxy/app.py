@@ -11,7 +11,6 @@ import re
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -30,8 +29,7 @@ from ..http.cors import (
     send_preflight,
 )
 from ..http.errors import send_json
-from ..http.headers import header_of, logins, raw_path, values_of, without
-from ..http.paths import ends_with, matches, normal_path_of
+from ..http.head import ends_with, header_of, logins, matches, normal_path_of, raw_path, values_of, without
 from ..http.request_record import record_of, watched
 from ..middleware.faces import refuse
 from ..middleware.tenants import TENANT_KEY
@@ -39,9 +37,7 @@ from .access_log import AccessLog, write_to_stdout
 from .model_list import Readiness
 from .router import Router
 from .server import Lifetime, bound_logging
-from .upstream.providers import PROVIDERS, with_mode
-from .upstream.upstream import Upstream, UpstreamConfig
-from .upstreams_file import read_upstreams, with_template
+from .upstream.upstream import Upstream
 
 if TYPE_CHECKING:
     from .inspector.store import Store
@@ -63,34 +59,20 @@ def create_proxy() -> ASGIApp:
 def proxy_of(settings: Settings) -> Proxy:
     """The proxy that the settings describe. Raises SettingsError or FormatError."""
     bound_logging()
-    # Where the proxy has keys of its own, a client's `authorization` is one of them and is not sent to an upstream.
-    forward_authorization = not settings.api_keys
-    only = _only(with_mode(settings)) if settings.upstreams_file is None else None
-    app: Upstream | Router
-    if only is None or settings.model_aliases:
-        app = Router(
-            partial(read_upstreams, settings.upstreams_file or "", settings) if only is None else lambda: [only],
-            forward_authorization=forward_authorization,
-            max_request_bytes=settings.max_request_bytes,
-            max_response_bytes=settings.max_response_bytes,
-            upload_timeout=settings.upload_timeout,
-        )
-    else:
-        app = Upstream(only, forward_authorization=forward_authorization)
+    router = Router(settings)
     if settings.access_log != "off":
         write_to_stdout()
-    upstreams = app.apps if isinstance(app, Router) else lambda: (app,)
     return Proxy(
-        app,
+        router,
         settings,
-        upstreams=upstreams,
-        reload=app.reload if isinstance(app, Router) and only is None else None,
-        peek=isinstance(app, Upstream),
+        upstreams=router.apps,
+        reload=None if settings.upstreams_file is None else router.reload,
+        peek=router.is_direct,
     )
 
 
 class Proxy:
-    """An ASGI app before `app`, which is the upstream or chooses one. Each step either answers or lets pass.
+    """An ASGI app before `app`, which asks an upstream. Each step either answers or lets pass.
 
     upstreams: those in use. reload: what SIGHUP does. peek: `app` does not note a request's model, so the log reads it.
     """
@@ -224,15 +206,6 @@ class Proxy:
         """Whose chat template an upstream's answers are read by. upstream: its name, None where there is only one."""
         configs = [one.config for one in self._upstreams()]
         return next((one.settings.template for one in configs if one.name == upstream), configs[0].settings.template)
-
-
-def _only(settings: Settings) -> UpstreamConfig:
-    """The upstream of the `upstream_*` settings; every model is its own."""
-    api = settings.upstream_api
-    url = settings.upstream_url or (PROVIDERS[api].url if api in PROVIDERS else None)
-    if url is None:
-        raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
-    return UpstreamConfig(urlsplit(url).netloc.rpartition("@")[2], ("*",), with_template(settings))
 
 
 def admitted_origin(scope: Scope, settings: Settings, *, guards: bool) -> str | None:

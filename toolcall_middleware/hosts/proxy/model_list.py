@@ -6,21 +6,22 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 from starlette.types import Scope, Send
 
 from ...errors import ToolCallError
+from ...lru_cache import LRUCache
 from ...wire.openai import read_value
 from ..http.answer import Collected, TooLongError
 from ..http.bodies import Given
 from ..http.errors import send_json
-from ..http.headers import KEYS, without_keys
+from ..http.head import KEYS, without_keys
 from ..http.request_record import RECORD, Record
 from ..middleware.tenants import TENANT_KEY
-from .upstream.upstream import Rename, Upstream
+from .upstream.model_names import Rename
+from .upstream.upstream import Upstream
 
 # Seconds: how long to wait for an upstream's own list, how long it holds, and how long a failure does.
 _PATIENCE = 5.0
@@ -45,11 +46,16 @@ class UnlistedError(Exception):
 Pair = tuple[bytes, bytes]
 
 
-@dataclass(slots=True)
 class Listing:
     """Lists models; keeps what upstreams answered for some seconds."""
 
-    _kept: dict[tuple[int, tuple[Pair, ...]], tuple[float, list[dict[str, Any]] | None]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._kept: LRUCache[tuple[int, tuple[Pair, ...]], tuple[list[dict[str, Any]] | None]]
+        self.forget()
+
+    def forget(self) -> None:
+        """The upstreams have changed."""
+        self._kept = LRUCache(max_entries=_MOST_KEPT)
 
     async def models(self, upstreams: Iterable[Upstream], scope: Scope) -> tuple[list[dict[str, Any]], bool]:
         """(entries, whether every upstream gave its list). One entry for each name; the first upstream's wins."""
@@ -72,23 +78,16 @@ class Listing:
         told = tuple(_told(scope["headers"], keyed=upstream.config.settings.upstream_key is not None))
         key = (id(upstream), told)
         kept = self._kept.get(key)
-        now = time.monotonic()
-        if kept is not None and now < kept[0]:
-            return kept[1]
+        if kept is not None:
+            return kept[0]
         listed: list[dict[str, Any]] | None
         try:
             async with asyncio.timeout(_PATIENCE):
                 listed = await _ask(upstream, {**scope, "client": None}, told)
         except (TimeoutError, UnlistedError, ToolCallError):
             listed = None
-        if len(self._kept) >= _MOST_KEPT:
-            self._kept.clear()
-        self._kept[key] = (time.monotonic() + (_FAILED if listed is None else _FRESH), listed)
+        self._kept.put(key, (listed,), seconds=_FAILED if listed is None else _FRESH)
         return listed
-
-    def forget(self) -> None:
-        """The upstreams have changed."""
-        self._kept.clear()
 
 
 def _told(headers: Iterable[Pair], *, keyed: bool) -> Iterator[Pair]:

@@ -1,4 +1,4 @@
-"""Many upstreams at one address: the model of a request decides which of them may answer it, and in which order.
+"""The upstreams at one address: the model of a request decides which of them may answer it, and in which order.
 
 An upstream that cannot be reached, says nothing in time, or says that it is busy (429, 503, 529) is passed over as long
 as the client has got nothing and another one is left. New upstreams (`reload`) take requests at once; the old ones end
@@ -12,25 +12,26 @@ import contextlib
 import logging
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from starlette.types import Message, Receive, Scope, Send
 
 from ...errors import FormatError, SettingsError, ToolCallError, on_one_line
+from ...settings import Settings
 from ...wire.openai import encode
 from ..http.answer import PassingAnswer
 from ..http.bodies import Given, cleared, collect
 from ..http.errors import refuse_websocket, send_json, wants_websocket
-from ..http.headers import scope_for_body, without_keys
+from ..http.head import scope_for_body, without_keys
 from ..http.offload import offloaded
 from ..http.request_record import record_of
 from ..middleware.asgi import REFUSED
 from ..middleware.faces import ModelsAnswer, refuse, shows_version
-from .model_asked import Asked, asked_model
 from .model_list import Listing, with_aliases
 from .upstream.forwarder import BUSY, retry_after
-from .upstream.model_alias import AliasedAnswer
-from .upstream.upstream import Rename, Upstream, UpstreamConfig, aliases_of, in_turn
+from .upstream.model_names import AliasedAnswer, Asked, Rename, aliases_of, asked_model
+from .upstream.upstream import Upstream, UpstreamConfig, in_turn
+from .upstreams_file import upstreams_of
 
 logger = logging.getLogger("toolcall_middleware.proxy")
 
@@ -45,28 +46,19 @@ class _PassedOverError(OSError):
 
 
 class Router:
-    """An ASGI app over the upstreams that `read` gives, now and at each `reload`.
+    """An ASGI app over the upstreams that the settings describe, now and at each `reload`.
 
-    A body is read whole, at most `max_request_bytes`. What names no model goes to the first upstream, what may name one
-    and cannot be read is refused. The rules of `model_aliases`, which the upstreams' settings share, rename a client's
-    model for all of them. `forward_authorization`: see Forwarder. Raises what `read` raises.
+    A body is read whole. What names no model goes to the first upstream, what may name one and cannot be read is
+    refused. The rules of `model_aliases`, which the upstreams' settings share, rename a client's model for all of them.
+    Where there is one upstream without a file and without aliases, it gets every request as it comes. Raises
+    SettingsError or FormatError.
     """
 
-    def __init__(
-        self,
-        read: Callable[[], Sequence[UpstreamConfig]],
-        *,
-        forward_authorization: bool,
-        max_request_bytes: int | None,
-        max_response_bytes: int | None,
-        upload_timeout: float | None = None,
-    ) -> None:
-        self._read = read
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.is_direct = settings.upstreams_file is None and not settings.model_aliases
+        """Whether one upstream gets every request unread."""
         self._aliases: list[Rename] = []
-        self._forward_authorization = forward_authorization
-        self._max_request_bytes = max_request_bytes
-        self._max_response_bytes = max_response_bytes
-        self._upload_timeout = upload_timeout
         self._random = random.Random()  # noqa: S311 - who is asked is no secret
         self._listing = Listing()
         self._listed: frozenset[str] = frozenset()  # names of the last list that a client got
@@ -86,13 +78,16 @@ class Router:
         """An app each; what has not changed keeps its connections and what it has learned."""
         kept = {upstream.config.name: upstream for upstream in old}
         upstreams = []
-        configs = self._read()
+        configs = upstreams_of(self._settings)
         for config in configs:
             upstream = kept.get(config.name)
             if upstream is None or upstream.config != config:
                 try:
-                    upstream = Upstream(config, forward_authorization=self._forward_authorization)
+                    # Where the proxy has keys of its own, a client's `authorization` is one of them and is not sent on.
+                    upstream = Upstream(config, forward_authorization=not self._settings.api_keys)
                 except (SettingsError, FormatError) as error:
+                    if self.is_direct:
+                        raise
                     raise SettingsError(f"upstream {config.name!r}: {error}") from error
             upstreams.append(upstream)
         self._aliases = aliases_of(configs[0].settings) if configs else []
@@ -125,7 +120,9 @@ class Router:
         await asyncio.gather(*self._closing, *(upstream.retire() for upstream in self._upstreams))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
+        if self.is_direct:
+            await self._upstreams[0](scope, receive, send)
+        elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif wants_websocket(scope):
             await refuse_websocket(scope, receive, send)
@@ -193,8 +190,8 @@ class Router:
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = record_of(scope)
         try:
-            limit = self._max_request_bytes
-            body = await collect(receive, scope, limit=limit, within=self._upload_timeout)
+            limit = self._settings.max_request_bytes
+            body = await collect(receive, scope, limit=limit, within=self._settings.upload_timeout)
             if body is None:  # the client went away
                 return
             if body:
@@ -254,7 +251,7 @@ class Router:
             except ToolCallError as refusal:
                 await refuse(scope, send, refusal)
                 return True
-            send = AliasedAnswer(send, model, self._max_response_bytes).send
+            send = AliasedAnswer(send, model, self._settings.max_response_bytes).send
         asked = scope_for_body(scope, len(body), identity=aliased)
         answer = _Judged(send, upstream, asked)
         with contextlib.suppress(_PassedOverError):

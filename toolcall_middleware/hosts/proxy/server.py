@@ -158,44 +158,6 @@ def most_connections() -> int:
     return max(8, (files - _OTHER_FILES) // 2)
 
 
-class HeadsHeld:
-    """A client's transport that writes the head of an answer together with what follows at once: one write less.
-
-    uvicorn writes a head by itself. What does not follow in this turn of the event loop is not waited for.
-    """
-
-    __slots__ = ("_head", "_loop", "_transport", "_write")
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._write = transport.write
-        self._loop = loop
-        self._head = b""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        """As a transport's."""
-        if self._head:
-            data, self._head = self._head + data, b""
-        elif data.startswith(b"HTTP/1.1 "):
-            self._head = data
-            self._loop.call_soon(self._flush)
-            return
-        self._write(data)
-
-    def close(self) -> None:
-        """As a transport's: what was written is sent first."""
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        if self._head:
-            head, self._head = self._head, b""
-            self._write(head)
-
-
 _Base: Any = object if TYPE_CHECKING else asyncio.Protocol
 
 
@@ -212,7 +174,6 @@ class Bounded(_Base):  # type: ignore[misc]
     def connection_made(self, transport: asyncio.Transport) -> None:
         """A client has connected."""
         super().connection_made(transport)
-        self.transport: Any = HeadsHeld(transport, self.loop)
         self._since = time.monotonic()
         self._head: asyncio.TimerHandle | None = None
         most = most_connections() if self.most is None else self.most

@@ -25,9 +25,10 @@ from ...formats.template import sources
 from ...settings import OPTIONS, Settings, hide_login, read_variable, whole_path
 from ...settings.settings import Faults, meant
 from ...settings.toml_text import read_file, read_toml
-from ..http.paths import upstream_address
-from .upstream.providers import PROVIDERS
-from .upstream.upstream import Rename, UpstreamConfig, aliases_of
+from ..http.head import upstream_address
+from .upstream.model_names import Rename, aliases_of
+from .upstream.providers import PROVIDERS, with_mode
+from .upstream.upstream import UpstreamConfig
 
 # Keys that are settings `upstream_<key>` of the single case. `retries` is another setting, and keeps its meaning.
 PREFIXED = ("url", "api", "key", "timeout", "connect_timeout", "total_timeout", "connections", "ids")
@@ -43,6 +44,20 @@ _HEADER_VALUE = re.compile(r"[\t -~]*")
 _FRAMING = frozenset({"host", "content-length", "transfer-encoding", "connection", "expect", "te", "upgrade"})
 MAX_WEIGHT = 1e6
 _log = logging.getLogger("toolcall_middleware")
+
+
+def upstreams_of(settings: Settings) -> tuple[UpstreamConfig, ...]:
+    """The upstreams that the settings describe: those of `upstreams_file`, or the one of `upstream_*`, which has every
+    model. Raises SettingsError.
+    """
+    if settings.upstreams_file is not None:
+        return read_upstreams(settings.upstreams_file, settings)
+    settings = with_mode(settings)
+    api = settings.upstream_api
+    url = settings.upstream_url or (PROVIDERS[api].url if api in PROVIDERS else None)
+    if url is None:
+        raise SettingsError("There is no upstream: give --upstream URL or set TOOLCALL_UPSTREAM_URL.")
+    return (UpstreamConfig(urlsplit(url).netloc.rpartition("@")[2], ("*",), with_template(settings)),)
 
 
 def read_upstreams(path: str, base: Settings) -> tuple[UpstreamConfig, ...]:

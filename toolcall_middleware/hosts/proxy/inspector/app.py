@@ -28,7 +28,7 @@ from ....response.choice import CUT
 from ....response.outcome import CURES
 from ....wire.openai import encode
 from ...http.cors import admits_host, is_loopback
-from ...http.headers import header_of, raw_path
+from ...http.head import header_of, raw_path
 from .report_page import report_page
 from .store import Entry, Store
 

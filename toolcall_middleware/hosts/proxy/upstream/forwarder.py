@@ -33,9 +33,17 @@ from ...http.answer import PassingAnswer
 from ...http.bodies import Inflate, Leaving, collect
 from ...http.client_library import httpx
 from ...http.errors import refuse_websocket, send_error, send_refusal, wants_websocket
-from ...http.headers import Headers, raw_path, request_headers, response_headers, scope_for_body, values_of
+from ...http.head import (
+    Headers,
+    is_chat,
+    raw_path,
+    request_headers,
+    response_headers,
+    scope_for_body,
+    upstream_path,
+    values_of,
+)
 from ...http.offload import offloaded
-from ...http.paths import is_chat, upstream_path
 from ...http.request_record import Record, record_of
 from .client import (
     Client,

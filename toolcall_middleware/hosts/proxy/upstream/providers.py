@@ -26,9 +26,8 @@ from ...http.answer import Answer, Reads
 from ...http.bodies import Given, cleared, collect
 from ...http.client_library import httpx
 from ...http.errors import send_error
-from ...http.headers import ENTITY_HEADERS, Headers, raw_path, values_of, without
+from ...http.head import ENTITY_HEADERS, Headers, normal_path_of, raw_path, values_of, without
 from ...http.offload import Held, offloaded
-from ...http.paths import normal_path_of
 from ...http.request_record import record_of
 from .forwarder import Forwarder
 

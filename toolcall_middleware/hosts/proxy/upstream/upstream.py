@@ -22,32 +22,16 @@ from ....errors import ToolCallError
 from ....settings import Settings
 from ....wire.openai import read_error, read_value
 from ...http.answer import Answer, Reads, no_client
-from ...http.headers import SECRET_NAME, without
+from ...http.head import SECRET_NAME, is_chat, without
 from ...http.offload import LARGE, offloaded
-from ...http.paths import is_chat
 from ...http.request_record import record_of
 from ...middleware.asgi import ToolCallMiddleware
 from ...middleware.start_up import warm
 from .client import version_hint
+from .model_names import Rename
 from .providers import upstream_app
 
 _GLOB = re.compile(r"[*?\[]")
-
-
-@dataclass(frozen=True, slots=True)
-class Rename:
-    """Client's models that match `pattern` are `target` to the upstream; a `*` on both sides is the same text."""
-
-    pattern: str
-    target: str
-
-    def to_upstream(self, model: str) -> str | None:
-        """The upstream's name of a client's `model`; None when this rule is about others."""
-        return _carry(model, self.pattern, self.target)
-
-    def to_client(self, model: str) -> str | None:
-        """The client's name of an upstream's `model`; None when this rule gives it none."""
-        return _carry(model, self.target, self.pattern)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +81,6 @@ class UpstreamConfig:
                 yield name
         if any(fnmatchcase(model, glob) for glob in self.models) and self.model_for(model) == model:
             yield model
-
-
-def aliases_of(settings: Settings) -> list[Rename]:
-    """The rules of `model_aliases`."""
-    return [Rename(*rule.split("=", 1)) for rule in settings.model_aliases]
-
-
-def _carry(model: str, pattern: str, target: str) -> str | None:
-    """`model` rewritten from one pattern to the other; None when it does not match or the `*` has no value."""
-    before, star, after = pattern.partition("*")
-    if not star:
-        return target if model == pattern and "*" not in target else None
-    if len(model) < len(before) + len(after) or not (model.startswith(before) and model.endswith(after)):
-        return None
-    return target.replace("*", model[len(before) : len(model) - len(after)], 1)
 
 
 # Seconds for which an upstream that refused is asked last.
