@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import importlib.util
 import io
@@ -11,17 +10,17 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
+from starlette.testclient import TestClient
 
 from toolcall_middleware.cli._serving import serving
 from toolcall_middleware.cli.demo import cases, checks, local, play, scripted, show
 from toolcall_middleware.cli.faces.answers import Received, ReceivedCall, read_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp
 
 ID = "call_a1B2c3D4e5F6g7H8i9J0k1L2"
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
@@ -214,7 +213,11 @@ def test_the_checks_of_an_answer_fail_on_another_answer() -> None:
     paris = ("get_weather", {"city": "Paris"})
 
     def failed(answer: Received, calls: list[Any], content: str | None) -> list[str]:
-        return [one.what.partition(": ")[2] for one in checks.meant_checks(answer, calls, content) if not one.ok]
+        return [
+            one.what.partition(": ")[2]
+            for one in checks.meant_checks(answer, "", calls=calls, content=content)
+            if not one.ok
+        ]
 
     answer = read_stream(good_stream())
     assert failed(answer, [paris], None) == []
@@ -266,23 +269,28 @@ def test_errors_do_not_agree() -> None:
     assert not checks.agreement_check(Received(500, streamed=True), Received(500, streamed=False)).ok
 
 
-def test_a_scripted_case_passes_only_where_the_client_got_what_was_meant() -> None:
-    (case,) = [case for case in cases.CASES if case.title == "A call"]
-    outcome = asyncio.run(scripted.play(case))
-    assert [check for check in outcome.checks if not check.ok] == []
-    wrong = dataclasses.replace(case, calls=())
-    assert not all(check.ok for check in asyncio.run(scripted.play(wrong)).checks)
-
-
-@pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.title)
-def test_each_scripted_case_comes_out_right(case: cases.Case) -> None:
-    outcome = asyncio.run(scripted.play(case))
-    assert [check for check in outcome.checks if not check.ok] == []
+def test_a_scripted_case_passes_only_where_the_client_got_what_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = dataclasses.replace(cases.CASES[0], texts=cases.CASES[3].texts, shown="no such word")
+    talks = dataclasses.replace(cases.CASES[0], texts=("It is sunny.", "Not asked for."))
+    monkeypatch.setattr(play, "CASES", [cases.CASES[0], wrong, talks])
+    right, *others = play.scripted()
+    assert all(check.ok for check in right.checks)
+    failed = [[check.what.partition(": ")[2] for check in turn.checks if not check.ok] for turn in others]
+    assert failed == [
+        ["the calls that the model meant", "the model was shown 'no such word'"] * 2,
+        [
+            "the calls that the model meant",
+            "the model's text, to the byte",
+            "finish_reason",
+            "the model was asked 2 times",
+        ]
+        * 2,
+    ]
 
 
 def refused(body: dict[str, Any]) -> int:
-    model = scripted.ScriptedModel(["hi"])
-    return asyncio.run(scripted.ask(model, {"messages": [{"role": "user", "content": "hi"}], **body})).status_code
+    asked = {"messages": [{"role": "user", "content": "hi"}], **body}
+    return TestClient(scripted.ScriptedModel(["hi"])).post("/v1/chat/completions", json=asked).status_code
 
 
 @pytest.mark.parametrize(
@@ -300,13 +308,18 @@ def test_the_scripted_model_refuses_what_text_servers_refuse(body: dict[str, Any
     assert refused(body) == 400
 
 
-def test_an_app_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_app_that_never_answers_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     async def silent(scope: Any, receive: Any, send: Any) -> None:
-        await asyncio.Event().wait()
+        while (message := await receive())["type"] not in {"http.disconnect", "lifespan.shutdown"}:
+            if scope["type"] == "lifespan":
+                await send({"type": f"{message['type']}.complete"})
 
-    monkeypatch.setattr(scripted, "_SECONDS", 0.05)
-    with pytest.raises(TimeoutError):
-        asyncio.run(scripted.ask(silent, {"messages": []}))
+    monkeypatch.setattr(play, "ToolCallMiddleware", lambda *_args, **_: silent)
+    monkeypatch.setattr(play, "_SECONDS", 0.05)
+    assert play.run(only="scripted") == 1
+    assert "model and proxy ran to the end: ReadTimeout" in capsys.readouterr().out
 
 
 def test_verify_prints_every_case_and_its_checks(capsys: pytest.CaptureFixture[str]) -> None:
@@ -325,7 +338,7 @@ def pass_through(app: ASGIApp, **_: Any) -> ASGIApp:
 def test_the_demo_exits_1_where_the_middleware_does_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(scripted, "ToolCallMiddleware", pass_through)
+    monkeypatch.setattr(play, "ToolCallMiddleware", pass_through)
     assert play.run(only="scripted") == 1
     out = capsys.readouterr().out
     assert "✗ streamed: well-formed: status 400" in out
@@ -359,11 +372,12 @@ def test_what_the_real_part_lacks_is_told_in_one_line_with_the_command(
 def test_a_model_that_does_not_start_is_a_failed_check(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken() -> Any:
+    def broken() -> Iterator[checks.Turn]:
         raise RuntimeError("Failed to init server, please check the input params.")
+        yield
 
     monkeypatch.setattr(local, "missing", lambda: None)
-    monkeypatch.setattr(local, "converse", broken)
+    monkeypatch.setattr(play, "real", broken)
     assert play.run(only="local") == 1
     assert "✗ model and proxy ran to the end: RuntimeError: Failed to init server" in capsys.readouterr().out
 
@@ -372,59 +386,54 @@ def block(name: str, arguments: dict[str, Any]) -> str:
     return json.dumps({"tool_calls": [{"name": name, "arguments": arguments}]})
 
 
-class Served(scripted.ScriptedModel):
-    """The scripted model under a server, which starts it and ends it."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan":
-            await super().__call__(scope, receive, send)
-            return
-        for phase in ("startup", "shutdown"):
-            await receive()
-            await send({"type": f"lifespan.{phase}.complete"})
-
-
 def conversation(*texts: str) -> list[checks.Turn]:
-    """The real part's conversation with a scripted model in place of the real one, over HTTP all the same."""
-    from toolcall_middleware import Settings, ToolCallMiddleware
+    """The real part's conversation with a scripted model in place of the real one, which is asked alone, too."""
+    from toolcall_middleware import Settings
 
-    tap = local.Tap(Served(texts))
-    app = ToolCallMiddleware(tap, settings=Settings(retries=0))
+    class TakesTools(scripted.ScriptedModel):
+        def refusal(self, request: Any) -> str | None:
+            return None if "tools" in request else super().refusal(request)
+
     with (
-        serving(app, log_level="critical") as address,
-        httpx.Client(base_url=f"{address}/v1", timeout=10, trust_env=False) as client,
+        serving(TakesTools(texts), log_level="critical") as upstream,
+        play.session(f"{upstream}/v1", Settings(retries=0)) as asked,
     ):
-        return list(local.play(local.Session(client, tap)))
+        return list(play.converse(asked))
 
 
 PARIS = block("get_weather", {"city": "Paris"})
 TOKYO = block("get_time", {"city": "Tokyo"})
+CALLS = (PARIS, PARIS, "I cannot call tools.", TOKYO, TOKYO)
+"""What the model writes before the final answers: each case is played streamed and whole, the first one also alone."""
+RAIN = ("It rains.", "It rains.")
 
 
 def test_the_real_parts_conversation_is_checked_over_http() -> None:
-    turns = conversation(PARIS, PARIS, TOKYO, "It rains.", "It rains.")
+    turns = conversation(*CALLS, *RAIN)
     assert [check for turn in turns for check in turn.checks if not check.ok] == []
-    assert [turn.wrote for turn in turns[:2] + turns[3:]] == [PARIS, PARIS, "It rains.", "It rains."]
-    assert len(turns) == 5
+    assert ("the backend alone", "I cannot call tools.") in turns[0].rows
+    assert len(turns) == 3
     # One call was asked for: the model is stopped as soon as that is whole.
-    assert TOKYO.startswith(turns[2].wrote)
-    assert '{"city": "Tokyo"}' in turns[2].wrote
+    assert all(text.startswith(turn.wrote) for text, turn in zip((PARIS, TOKYO, "It rains."), turns, strict=True))
+    assert '{"city": "Tokyo"}' in turns[1].wrote
 
 
 @pytest.mark.parametrize(
     ("texts", "failed"),
     [
-        (("I won't.", PARIS, TOKYO, "It rains.", "It rains."), 0),
-        ((block("get_weather", {"town": "Paris"}), PARIS, TOKYO, "It rains.", "It rains."), 0),
-        ((PARIS, "I won't.", TOKYO, "It rains.", "It rains."), 1),
-        ((PARIS, PARIS, PARIS, "It rains.", "It rains."), 2),
-        ((PARIS, PARIS, TOKYO, "", "It rains."), 3),
+        (("I won't.", *CALLS[1:3], *CALLS[3:]), [0]),
+        ((PARIS, "I won't.", *CALLS[2:], *RAIN), [0]),
+        ((block("get_weather", {"town": "Paris"}), *CALLS[1:], *RAIN), [0]),
+        ((*CALLS[:3], PARIS, TOKYO, *RAIN), [1]),
+        ((*CALLS[:4], PARIS, *RAIN), [1]),
+        ((*CALLS, "", "It rains."), [2]),
+        ((*CALLS, "It rains.", ""), [2]),
     ],
-    ids=["no call, whole", "bad arguments", "no call, streamed", "another tool than named", "no answer"],
+    ids=["no call", "no call, whole", "bad arguments", "another tool", "another, whole", "no answer", "none, whole"],
 )
-def test_a_conversation_that_goes_wrong_fails_where_it_did(texts: tuple[str, ...], failed: int) -> None:
+def test_a_conversation_that_goes_wrong_fails_where_it_did(texts: tuple[str, ...], failed: list[int]) -> None:
     turns = conversation(*texts)
-    assert [position for position, turn in enumerate(turns) if not all(check.ok for check in turn.checks)] == [failed]
+    assert [position for position, turn in enumerate(turns) if not all(check.ok for check in turn.checks)] == failed
 
 
 @pytest.mark.skipif(os.environ.get("TEST_REAL_MODEL") != "1", reason="TEST_REAL_MODEL=1 runs the real model (15 s)")
@@ -514,11 +523,9 @@ def test_the_page_says_what_happened_in_about_25_lines(capsys: pytest.CaptureFix
 def test_the_page_of_the_real_part_has_the_answer_of_the_backend_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    turns = conversation(PARIS, PARIS, TOKYO, "It rains.", "It rains.")
-    rows = [(label, "I cannot call tools." if label == "the backend alone" else text) for label, text in turns[0].rows]
-    turns[0] = dataclasses.replace(turns[0], rows=rows)
+    turns = conversation(*CALLS, *RAIN)
     monkeypatch.setattr(local, "missing", lambda: None)
-    monkeypatch.setattr(local, "converse", lambda: iter(turns))
+    monkeypatch.setattr(play, "real", lambda: iter(turns))
     assert play.run(only="local") == 0
     out = capsys.readouterr().out
     assert "the backend alone   I cannot call tools." in out
@@ -531,7 +538,7 @@ def test_the_order_is_real_first_then_scripted(
 ) -> None:
     turn = checks.Turn("a real turn", "text", read_stream(good_stream()), [checks.Check(ok=True, what="w")])
     monkeypatch.setattr(local, "missing", lambda: None)
-    monkeypatch.setattr(local, "converse", lambda: iter([turn]))
+    monkeypatch.setattr(play, "real", lambda: iter([turn]))
     monkeypatch.setattr(play, "CASES", cases.CASES[:1])
     assert play.run(verify=True) == 0
     out = capsys.readouterr().out

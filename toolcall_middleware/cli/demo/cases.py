@@ -1,11 +1,19 @@
-"""The scripted model's words, and what a client must make of them."""
+"""What a client asks in the demo, the words of the scripted model, and the checks of the answers.
+
+Of the real model the form of its answers is checked, never the wits of 135 million parameters.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+
+from ..faces.answers import Received
+from .checks import Check, call_checks, meant_checks, text_checks
+from .local import MODEL
 
 
 def tool(name: str, description: str, **properties: str) -> dict[str, Any]:
@@ -30,22 +38,43 @@ _RESULT = "18 degrees, light rain until noon"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One exchange. `texts` are what the model writes, one for each time that it is asked.
+    """One exchange. `texts` are what the scripted model writes, one for each time that it is asked.
 
-    calls, content: what the client has to get; without calls the model's text, to the byte. shown: words that the model
-    must have been shown. api: the API that the client speaks; `messages` and `options` are a chat completion's, and
-    asked in its words.
+    check: of an answer, and of the model's last text. shown: words that the model must have been shown. api: the API
+    that the client speaks; `messages`, `tools` and `options` are a chat completion's, and asked in its words.
     """
 
     title: str
-    format: str
-    texts: tuple[str, ...]
-    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
-    content: str | None = None
-    messages: tuple[dict[str, Any], ...] = _ASK
+    check: Callable[[Received, str], list[Check]]
+    format: str = "auto"
+    texts: tuple[str, ...] = ()
+    messages: Sequence[dict[str, Any]] = _ASK
+    tools: Sequence[dict[str, Any]] = TOOLS
     options: Mapping[str, Any] = field(default_factory=dict)
     shown: str = "get_weather"
     api: str = "chat"
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The request as a chat completion."""
+        return {"model": "scripted", "messages": list(self.messages), "tools": list(self.tools), **self.options}
+
+    def rows(self, alone: str) -> list[tuple[str, str]]:
+        """What the page says of the request. alone: what the backend answers to it without the middleware."""
+        functions = [tool["function"] for tool in self.tools]
+        offered = [f"{one['name']}({', '.join(one['parameters']['properties'])})" for one in functions]
+        asked = str(self.messages[-1]["content"])
+        return [("the user asks", asked), ("the tools", ", ".join(offered)), ("the backend alone", alone)]
+
+
+def _means(title: str, fmt: str, *texts: str, calls: Any = (), content: str | None = None, **more: Any) -> Case:
+    """An answer of the scripted model. calls, content: what the client has to get; content None is null."""
+    return Case(title, partial(meant_checks, calls=calls, content=content), fmt, texts, **more)
+
+
+def _stays(title: str, fmt: str, text: str, **more: Any) -> Case:
+    """An answer that is text and no call."""
+    return _means(title, fmt, text, content=text, **more)
 
 
 _PARIS = ("get_weather", {"city": "Paris"})
@@ -69,11 +98,6 @@ def _block(*calls: tuple[str, dict[str, Any]]) -> str:
 
 def _tag(name: str, arguments: dict[str, Any]) -> str:
     return "<tool_call>\n" + json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False) + "\n</tool_call>"
-
-
-def _stays(title: str, fmt: str, text: str, **more: Any) -> Case:
-    """An answer that is text and no call."""
-    return Case(title, fmt, (text,), content=text, **more)
 
 
 _APIS = {
@@ -104,27 +128,68 @@ _ANSWER = "It is 18 °C in Paris, with light rain until noon."
 _TWO_TAGS = _tag(*_PARIS) + "\n" + _tag(*_TOKYO).removesuffix("\n</tool_call>")
 
 CASES: tuple[Case, ...] = (
-    Case("A call", "json", (_block(_PARIS),), (_PARIS,)),
+    _means("A call", "json", _block(_PARIS), calls=[_PARIS]),
     _stays("Its result, and the final answer", "json", _ANSWER, messages=_AFTER_RESULT, shown=_RESULT),
-    Case("Prose and a call", "json", (_PROSE + _block(_PARIS),), (_PARIS,), _PROSE),
-    Case("Two calls at once", "json", (_block(_PARIS, _TOKYO),), (_PARIS, _TOKYO)),
-    Case("Broken JSON: trailing commas, no fence", "json", (_TRAILING_COMMA,), (_PARIS,)),
-    Case("Broken JSON: single quotes", "json", (_SINGLE_QUOTES,), (_PARIS,)),
-    Case("Broken JSON: the last braces and the fence are missing", "json", (_MISSING_BRACES,), (_PARIS,)),
+    _means("Prose and a call", "json", _PROSE + _block(_PARIS), calls=[_PARIS], content=_PROSE),
+    _means("Two calls at once", "json", _block(_PARIS, _TOKYO), calls=[_PARIS, _TOKYO]),
+    _means("Broken JSON: trailing commas, no fence", "json", _TRAILING_COMMA, calls=[_PARIS]),
+    _means("Broken JSON: single quotes", "json", _SINGLE_QUOTES, calls=[_PARIS]),
+    _means("Broken JSON: the last braces and the fence are missing", "json", _MISSING_BRACES, calls=[_PARIS]),
     _stays("An example in a code fence is not a call", "json", _JSON_EXAMPLE),
     _stays("A call of a tool that is not offered stays text", "json", _STRANGER),
-    Case("tool_choice required: the model talks, is asked again, and calls", "json",
-         ("It is probably sunny.", _block(_PARIS)), (_PARIS,), options={"tool_choice": "required"}),
-    Case("hermes: two calls, the last tag is missing", "hermes", (_TWO_TAGS,), (_PARIS, _TOKYO)),
-    Case("hermes: markup inside an argument is data", "hermes", (_tag(*_NOTE),), (_NOTE,)),
+    _means("tool_choice required: the model talks, is asked again, and calls", "json",
+           "It is probably sunny.", _block(_PARIS), calls=[_PARIS], options={"tool_choice": "required"}),
+    _means("hermes: two calls, the last tag is missing", "hermes", _TWO_TAGS, calls=[_PARIS, _TOKYO]),
+    _means("hermes: markup inside an argument is data", "hermes", _tag(*_NOTE), calls=[_NOTE]),
     _stays("hermes: an example in a code fence is not a call", "hermes", _HERMES_EXAMPLE),
     *(
         case
         for api, name in _APIS.items()
         for case in (
-            Case(f"{name}: prose and a call", "hermes", (_PROSE + _tag(*_PARIS),), (_PARIS,), _PROSE, api=api),
+            _means(f"{name}: prose and a call", "hermes", _PROSE + _tag(*_PARIS), calls=[_PARIS], content=_PROSE,
+                   api=api),
             _stays(f"{name}: its result, and the final answer", "hermes", _ANSWER, api=api, messages=_AFTER_RESULT,
                    shown=_RESULT),
         )
     ),
 )  # fmt: skip
+
+
+# The conversation with the real model.
+
+_TWO = (WEATHER, CLOCK)
+_FIXED = {"model": MODEL, "temperature": 0, "seed": 1, "max_tokens": 160, "parallel_tool_calls": False}
+_SYSTEM = {"role": "system", "content": "You are a helpful assistant. Answer in one short sentence."}
+_MADRID = [_SYSTEM, {"role": "user", "content": "How is the weather in Madrid?"}]
+_TIME = [_SYSTEM, {"role": "user", "content": "What time is it in Tokyo?"}]
+_NAMED = {"type": "function", "function": {"name": "get_time"}}
+_RESULTS = {
+    "get_weather": '{"temperature": "18 degrees", "sky": "light rain"}',
+    "get_time": '{"time": "09:41"}',
+}
+REQUIRED = Case(
+    "tool_choice required",
+    partial(call_checks, tools=_TWO),
+    messages=_MADRID,
+    tools=_TWO,
+    options={**_FIXED, "tool_choice": "required"},
+)
+NAMED = Case(
+    "tool_choice get_time",
+    partial(call_checks, tools=_TWO, name="get_time"),
+    messages=_TIME,
+    tools=_TWO,
+    options={**_FIXED, "tool_choice": _NAMED},
+)
+
+
+def final(answer: Received) -> Case:
+    """The results of the calls in an answer to REQUIRED go back."""
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in answer.calls
+    ]
+    history: list[dict[str, Any]] = [*_MADRID, {"role": "assistant", "content": answer.content, "tool_calls": calls}]
+    history += [{"role": "tool", "tool_call_id": call.id, "content": _RESULTS.get(call.name)} for call in answer.calls]
+    options = {**_FIXED, "tool_choice": "none", "max_tokens": 60}
+    return Case("its result goes back, the final answer", text_checks, messages=history, tools=_TWO, options=options)

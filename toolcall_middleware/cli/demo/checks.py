@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
+from ..command import many
 from ..faces.answers import Received, ReceivedCall
 
 _ID = re.compile(r"call_[a-zA-Z0-9]+")
@@ -45,21 +46,40 @@ def form_check(answer: Received) -> Check:
     faults += [f"the id {call.id!r} of a call" for call in answer.calls if not _ID.fullmatch(call.id)]
     good = f"{answer.events} events" if answer.streamed else "a whole answer"
     why = answer.refusal if answer.status != 200 else "; ".join(faults) or good
-    return Check(ok=answer.ok and not faults, what=f"{mode_of(answer)}: well-formed", why=why)
+    return _check(answer, "well-formed", ok=answer.ok and not faults, why=why)
 
 
-def meant_checks(answer: Received, calls: Sequence[tuple[str, Any]], content: str | None) -> list[Check]:
+def meant_checks(
+    answer: Received, _wrote: str, *, calls: Sequence[tuple[str, Any]] = (), content: str | None = None
+) -> list[Check]:
     """Whether exactly these calls, (name, decoded arguments) each, and this text came out. content: None is null."""
-    rows = [
-        ("the calls that the model meant", [(call.name, call.decoded()) for call in answer.calls], list(calls)),
-        ("the model's text, to the byte", answer.content, content),
-        ("finish_reason", answer.finish_reason, "tool_calls" if calls else "stop"),
-    ]
     return [
-        Check(ok=got == wanted, what=f"{mode_of(answer)}: {what}",
-              why=_shown(got) if got == wanted else f"got {_shown(got)}; expected {_shown(wanted)}")
-        for what, got, wanted in rows
-    ]  # fmt: skip
+        _same(answer, "the calls that the model meant", [(one.name, one.decoded()) for one in answer.calls], [*calls]),
+        _same(answer, "the model's text, to the byte", answer.content, content),
+        _same(answer, "finish_reason", answer.finish_reason, "tool_calls" if calls else "stop"),
+    ]
+
+
+def call_checks(
+    answer: Received, _wrote: str, *, tools: Sequence[dict[str, Any]], name: str | None = None
+) -> list[Check]:
+    """Whether a valid call came, and ended the answer. tools, name: see `schema_check`."""
+    return [schema_check(answer, tools, name=name), _same(answer, "finish_reason", answer.finish_reason, "tool_calls")]
+
+
+def text_checks(answer: Received, wrote: str) -> list[Check]:
+    """Whether the answer is what the model wrote, and no call. It may be cut at its limit."""
+    return meant_checks(answer, wrote, content=wrote)[:2]
+
+
+def asked_checks(answer: Received, requests: Sequence[Mapping[str, Any]], times: int, shown: str) -> list[Check]:
+    """Whether the model was asked so many times, and `shown` was in the last of its prompts."""
+    last = requests[-1].get("messages", ()) if requests else ()
+    prompt = "\n".join(str(message.get("content")) for message in last)
+    return [
+        _check(answer, f"the model was asked {many(times, 'time')}", ok=len(requests) == times),
+        _check(answer, f"the model was shown {shown!r}", ok=shown in prompt),
+    ]
 
 
 def schema_check(answer: Received, tools: Sequence[dict[str, Any]], *, name: str | None = None) -> Check:
@@ -72,7 +92,7 @@ def schema_check(answer: Received, tools: Sequence[dict[str, Any]], *, name: str
         elif error := best_match(Draft202012Validator(schemas[call.name]).iter_errors(call.decoded())):
             faults.append(f"{show_call(call)}: {error.message}")
     why = faults[0] if faults else ", ".join(map(show_call, answer.calls))
-    return Check(ok=not faults, what=f"{mode_of(answer)}: a valid call of {name or 'an offered tool'}", why=why)
+    return _check(answer, f"a valid call of {name or 'an offered tool'}", ok=not faults, why=why)
 
 
 def agreement_check(streamed: Received, whole: Received) -> Check:
@@ -87,9 +107,13 @@ def show_call(call: ReceivedCall) -> str:
     return f"{call.name}({_cut(json.dumps(call.decoded(), ensure_ascii=False), 160)})"
 
 
-def mode_of(answer: Received) -> str:
-    """`streamed` or `whole`."""
-    return "streamed" if answer.streamed else "whole"
+def _check(answer: Received, what: str, *, ok: bool, why: str = "") -> Check:
+    return Check(ok=ok, what=f"{'streamed' if answer.streamed else 'whole'}: {what}", why=why)
+
+
+def _same(answer: Received, what: str, got: Any, wanted: Any) -> Check:
+    why = _shown(got) if got == wanted else f"got {_shown(got)}; expected {_shown(wanted)}"
+    return _check(answer, what, ok=got == wanted, why=why)
 
 
 def _shown(value: Any) -> str:
@@ -98,13 +122,6 @@ def _shown(value: Any) -> str:
 
 def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def question(asked: str, tools: Sequence[dict[str, Any]], alone: str) -> list[tuple[str, str]]:
-    """What the page says of a request. alone: what the backend answers to it without the middleware."""
-    functions = [tool["function"] for tool in tools]
-    offered = [f"{one['name']}({', '.join(one['parameters']['properties'])})" for one in functions]
-    return [("the user asks", asked), ("the tools", ", ".join(offered)), ("the backend alone", alone)]
 
 
 def received(turn: Turn) -> list[tuple[str, str]]:
