@@ -9,17 +9,16 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import ToolCallError
-from .formats import registry
 from .formats.base import ParserOptions, ToolFormat
 from .model import Tool, ToolSet
 from .observe.recorder import Row
 from .parsing.text.reasoning import OpenedAnswer, OpenedReasoning
 from .request.parse import ChatRequest, read_request
-from .rerun import Rerun, known_format, rerun
+from .rerun import Rerun, rerun
 from .response.choice import CUT
 from .response.outcome import FinishedCall
 from .settings import Settings
@@ -99,12 +98,12 @@ def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
         "calls": seen.calls,
         "faults": sorted(spans.faults, key=lambda fault: int(fault["start"])),
         "near_misses": sorted(spans.near_misses, key=lambda one: int(one["start"])),
-        "outcomes": [] if again is None else [_outcome(call) for call in again.finished],
+        "outcomes": [{"name": call.name, "outcome": call.outcome.value, "path": call.path} for call in again.finished],
         "reasoning": answer.reasoning,
         "native": answer.native[:1000],
         "finish_reason": answer.finish_reason,
         "error": answer.error,
-        "refused": None if again is None else again.error,
+        "refused": again.error,
         "tools": list(tools.by_name) if tools is not None else [],
         "prompt": prompt_parts(body, asked),
     }
@@ -112,52 +111,39 @@ def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
 
 @dataclass(slots=True)
 class _Seen:
-    """An exchange, read. became: for each call in the text, the number of the client's call. again: None where the
-    client's request is not recorded: then all calls in the text count as the client's.
-    """
+    """An exchange, read. became: for each call in the text, the number of the client's call."""
 
     answer: Answer
     spans: TextSpans
     calls: list[dict[str, Any]]
     became: list[int | None]
-    again: Rerun | None
-    format: str
-    syntax: ToolFormat
-    tools: ToolSet | None
-    options: ParserOptions
+    again: Rerun
     opened: OpenedReasoning | None
 
 
 def _read(rows: Sequence[Row], summary: dict[str, Any], template: str | None) -> _Seen:
     answer, again = answer_of(rows), rerun(rows, summary, template)
-    options = ParserOptions(keep_raw=True, unknown_tool="error", parse_reasoning=True)
-    opened = None if again is None else _opened(answer, again)
-    if again is None:
-        name = known_format(summary.get("format"), template)
-        syntax = registry.of_template(name, template, str(summary.get("model") or ""))
-        tools = tools_of(_body_of(rows).encode())
-    else:
-        name, syntax, tools = again.format, again.syntax, again.tools
-        unknown = again.settings.unknown_tool
-        options = replace(
-            options,
-            unknown_tool="error" if unknown == "text" else unknown,
-            tell_unknown=True,
-            repair_names=again.settings.repair_names,
-        )
-    spans = _laid_out(answer.pieces, syntax, tools, options, answer, opened)
-    if again is None:
+    unknown, in_thoughts = again.settings.unknown_tool, again.settings.reasoning == "parse"
+    options = ParserOptions(
+        keep_raw=True,
+        parse_reasoning=True,
+        unknown_tool="error" if unknown == "text" else unknown,
+        tell_unknown=again.calls is not None,
+        repair_names=again.settings.repair_names,
+    )
+    opened = _opened(answer, again)
+    spans = _laid_out(answer.pieces, again.syntax, again.tools, options, answer, opened)
+    if again.calls is None:  # then all calls in the text count as the client's
         calls = [{"name": one.name, "id": one.id, "arguments": one.arguments, "row": one.row} for one in spans.written]
-        became = spans.settle(calls, thoughts_last=False)
     else:
         calls = again.calls
         _tell_outcomes(calls, again.finished)
-        became = spans.settle(calls, thoughts_last=again.settings.reasoning != "parse")
-        if again.complete:
-            spans.tell_near_misses(tools, syntax, thoughts=again.settings.reasoning != "parse")
-            spans.left(became, again.content)
-            spans.tell_refused(became, _why_not(again))
-    return _Seen(answer, spans, calls, became, again, name, syntax, tools, options, opened)
+    became = spans.settle(calls, thoughts_last=not in_thoughts)
+    if again.complete:
+        spans.tell_near_misses(again.tools, again.syntax, thoughts=not in_thoughts)
+        spans.left(became, again.content)
+        spans.tell_refused(became, _why_not(again, len(calls)))
+    return _Seen(answer, spans, calls, became, again, opened)
 
 
 def _opened(answer: Answer, again: Rerun) -> OpenedReasoning | None:
@@ -199,15 +185,11 @@ def _tell_outcomes(calls: list[dict[str, Any]], finished: Sequence[FinishedCall]
         call["complete"], call["repaired"] = outcome not in {None, "cut"}, outcome == "repaired"
 
 
-def _outcome(call: FinishedCall) -> dict[str, Any]:
-    return {"name": call.name, "outcome": call.outcome.value, "path": call.path}
-
-
-def _why_not(again: Rerun) -> str:
+def _why_not(again: Rerun, calls: int) -> str:
     """Why a well-formed call is not among the client's calls."""
     if again.error is not None:
         return again.error
-    if again.most is not None and len(again.calls) >= again.most:
+    if again.most is not None and calls >= again.most:
         return f"it stands behind the last one that may come, number {again.most}"
     return "it stands behind the answer's end"
 
@@ -308,7 +290,7 @@ def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
     came = [one for one, number in zip(spans.written, seen.became, strict=True) if number is not None]
     options: dict[str, Any] = {"parse_reasoning": any(one.in_reasoning for one in came)}
     text, notes = answer.text, [one["why"] for one in (*spans.faults, *spans.near_misses)]
-    if again is not None:
+    if again.tools is not None:
         tools = [_definition(tool) for tool in again.tools.tools]
         options["repair_names"] = again.settings.repair_names
         if again.settings.unknown_tool in {"drop", "forward"}:
@@ -316,7 +298,7 @@ def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
         opened = seen.opened
         if opened is not None and not text.lstrip().startswith(opened.opening.strip()):
             text = opened.opening + text  # a case has no prompt that opens the thought
-    read = _laid_out([Piece(0, text, 0)], seen.syntax, seen.tools, ParserOptions(keep_raw=True, **options), answer)
+    read = _laid_out([Piece(0, text, 0)], again.syntax, again.tools, ParserOptions(keep_raw=True, **options), answer)
     written = [(one.name, one.arguments) for one in read.written]
     if written != (got := [(call["name"], call["arguments"]) for call in seen.calls]):
         notes.append(f"the client got {json.dumps(got, ensure_ascii=False)}")
@@ -327,7 +309,7 @@ def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
     return {
         "id": f"trace-{summary.get('id') or 'unknown'}",
         "source": f"a trace of {summary.get('model') or 'unknown'}",
-        "format": seen.format,
+        "format": again.format,
         "text": text,
         "tools": tools,
         "expected_tool_calls": [_golden(name, arguments) for name, arguments in written],

@@ -36,38 +36,43 @@ _LEFT_OUT = frozenset({"send", "template", "tokenizer", "tool_name_pattern"})
 _READING = frozenset({State.SNIFFING, State.COLLECTING, State.STREAMING, State.TAPPING, State.PASSING})
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Rerun:
-    """The result of an exchange."""
+    """The result of an exchange, and how the model's text is read."""
 
-    content: str
-    """The text of the first choice that the client got."""
-    calls: list[dict[str, Any]]
-    """The client's calls: `name`, `id`, `arguments`, and the `row` of the backend's piece with which each began."""
-    error: str | None
-    """The message of the error that the client got."""
-    finished: Sequence[FinishedCall]
-    """The calls that the model finished, with their outcomes."""
     settings: Settings
     """The settings with which the last answer was read; so are `syntax`, `tools` and `opened`."""
     syntax: ToolFormat
     format: str
-    tools: ToolSet
-    opened: OpenedReasoning | None
-    most: int | None
+    tools: ToolSet | None = None
+    opened: OpenedReasoning | None = None
+    content: str = ""
+    """The text of the first choice that the client got."""
+    calls: list[dict[str, Any]] | None = None
+    """The client's calls: `name`, `id`, `arguments`, and the `row` of the backend's piece with which each began. None
+    if the recording has no request that the middleware reads.
+    """
+    error: str | None = None
+    """The message of the error that the client got."""
+    finished: Sequence[FinishedCall] = ()
+    """The calls that the model finished, with their outcomes."""
+    most: int | None = None
     """How many calls are allowed."""
-    complete: bool
+    complete: bool = False
     """The exchange ended, and the trace has all of it."""
 
 
-def rerun(rows: Sequence[Row], summary: Mapping[str, Any], template: str | None) -> Rerun | None:
-    """Run a recorded exchange again; None where it has no request that the middleware reads.
-
-    template: the setting of that name, which traces do not record.
-    """
+def rerun(rows: Sequence[Row], summary: Mapping[str, Any], template: str | None) -> Rerun:
+    """Run a recorded exchange again. template: the setting of that name, which traces do not record."""
     begin = next((at for at in range(len(rows) - 1, -1, -1) if rows[at]["kind"] == "request"), None)
-    if begin is None:
-        return None
+    if begin is not None and (made := _rerun(rows, begin, summary, template)) is not None:
+        return made
+    name = known_format(summary.get("format"), template)
+    syntax = registry.of_template(name, template, str(summary.get("model") or ""))
+    return Rerun(settings=Settings(reasoning="parse"), syntax=syntax, format=name)
+
+
+def _rerun(rows: Sequence[Row], begin: int, summary: Mapping[str, Any], template: str | None) -> Rerun | None:
     body = str(rows[begin].get("data", "")).encode()
     always = any(row["kind"] == "face_request" for row in rows)
     settings, memory = _circumstances(rows[begin:], model_of(body), summary, template)
@@ -87,19 +92,18 @@ def rerun(rows: Sequence[Row], summary: Mapping[str, Any], template: str | None)
     first = got.choice(0)
     calls = [{"name": call.name, "id": call.id, "arguments": call.arguments, "row": call.mark} for call in first.calls]
     _recall_ids(calls, rows[begin:])
-    name = own.format
     if exchange.native:
-        chosen, name = registry.get("auto"), "auto"
+        chosen = registry.get("auto")
     return Rerun(
+        settings=own,
+        syntax=chosen if exchange.offers_tools else registry.plain(),
+        format="auto" if exchange.native else own.format,
+        tools=chat.callable_tools,
+        opened=opened,
         content=first.text,
         calls=calls,
         error=str(got.error.get("message")) if error is None and isinstance(got.error, dict) else error,
         finished=exchange.report,
-        settings=own,
-        syntax=chosen if exchange.offers_tools else registry.plain(),
-        format=name,
-        tools=chat.callable_tools,
-        opened=opened,
         most=own.max_tool_calls if chat.choice.parallel else 1,
         complete=exchange.state is State.ENDED,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ToolCallError
 from ..formats import registry
@@ -27,7 +27,8 @@ from ..usage.meter_of_settings import meter_for
 from ..wire import openai
 from ..wire.json_input import let_go
 from . import prompt
-from .backend_memory import BackendMemory, PromptFormat, ReasoningStart, ToolSupport
+from .actions import Facts
+from .backend_memory import BackendMemory, PromptFormat, ReasoningStart
 from .negotiation import Negotiation, Next, answer_schema
 from .tool_budget import FIND_TOOLS, ToolBudget
 
@@ -48,48 +49,11 @@ _RETRIED: dict[str, frozenset[str]] = {
 _MAX_SHOWN = 500
 
 
-class Decision(NamedTuple):
-    """A decision and its reason, for people who read a trace. what: `format`, `mode`, `constraint`, ..."""
-
-    what: str
-    value: str
-    why: str
-
-
-class Decisions(list[Decision]):
-    """The decisions of one request. Each is logged at DEBUG, without text of a model or a backend."""
-
-    def __init__(self, model: str) -> None:
-        super().__init__()
-        self._model = model
-
-    def append(self, decision: Decision) -> None:
-        """Add a decision and log it."""
-        super().append(decision)
-        # The reason for asking again quotes the answer. The code in `value` is enough.
-        why = "" if decision.what == "ask again" else decision.why
-        fields = {"model": self._model[:_MAX_SHOWN], "what": decision.what, "value": decision.value, "why": why}
-        log_event(_log, logging.DEBUG, "decision", fields)
-
-    def add_attempt(
-        self, settings: Settings, attempt: str, support: ToolSupport | None, sent: str | None, constraint: str | None
-    ) -> None:
-        """Add the decisions of an attempt. attempt: its reason. sent: how a prompt is sent, None for native tools."""
-        known = ""
-        if settings.mode == "auto":
-            known = f"; native calls: {'not known' if support is None else support.value}"
-        mode = "native" if sent is None else "prompt"
-        self.append(Decision("mode", mode, f"mode={settings.mode}{known}; attempt: {attempt}"))
-        if sent is not None:
-            if settings.send != "chat":
-                self.append(Decision("send", sent, f"send={settings.send}"))
-            self.append(Decision("constraint", constraint or "none", f"constrain={settings.constrain}"))
-
-
 class ToolRequest:
     """One request with tools. `first` returns its body; `next_body` is set if the backend is to be asked again.
 
-    `usage` counts over all attempts, `decisions` are those so far, `why` is the reason for the current attempt,
+    `usage` counts over all attempts, `why` is the reason for the current attempt, `decisions` are those so far: what
+    was decided, its value and the reason, for readers of a trace.
     `unparsed` is the text of the current answer if the backend could not parse it and put it in its error.
     """
 
@@ -126,7 +90,7 @@ class ToolRequest:
         self._talk = prompt.SentConversation(chat, settings, self.tools)
         self._attempts = 1  # not counting those that only leave out what the backend refused
         self.why = "first"
-        self.decisions = Decisions(chat.model)
+        self.decisions: list[tuple[str, str, str]] = []
 
     @functools.cached_property
     def _format(self) -> PromptFormat:
@@ -137,16 +101,28 @@ class ToolRequest:
     def _reasoning_start(self) -> ReasoningStart:
         return ReasoningStart(self.chat, self.settings, self._memory, self._format.chosen)
 
-    @property
-    def prompt_format(self) -> str:
-        """The name of the format that the prompt is written in. An answer in `auto` is read in all formats."""
-        return self._format.name
+    def facts(self, error: ToolCallError | None) -> Facts:
+        """The facts for observers. error: the one that ended the answer."""
+        return Facts(
+            usage=self.usage,
+            mode="native" if self.native else "prompt",
+            model=self.model,
+            stream=self.chat.stream,
+            format="auto" if self.native else self._format.name,
+            constraint=self._negotiation.kind,
+            why=self.why,
+            outcomes=tuple(call.outcome.value for call in self.report.calls),
+            no_call=self.report.no_call,
+            decisions=self.decisions,
+            error=error,
+        )
 
-    @property
-    def constraint(self) -> str | None:
-        """The kind of the constraint that is requested."""
-        asked = self._negotiation.asked
-        return None if asked is None else asked.kind
+    def decide(self, what: str, value: str, why: str) -> None:
+        """Add a decision, and log it at DEBUG without text of a model or a backend."""
+        self.decisions.append((what, value, why))
+        # The reason for asking again quotes the answer. The code in `value` is enough.
+        fields = {"model": self.model[:_MAX_SHOWN], "what": what, "value": value}
+        log_event(_log, logging.DEBUG, "decision", {**fields, "why": "" if what == "ask again" else why})
 
     def let_go(self) -> None:
         """Free the conversation, in steps. The request is over."""
@@ -163,15 +139,10 @@ class ToolRequest:
         return self._negotiation.native
 
     @property
-    def is_trial(self) -> bool:
-        """Whether native calls of the backend are still unproven: the answer is only accepted with a call."""
-        return self._negotiation.is_trial
-
-    @property
     def may_ask_again(self) -> bool:
         """Whether an answer without text and calls is retried."""
         chat = self.chat
-        free = chat.offers_tools and not (chat.choice.must_call or self.is_trial)
+        free = chat.offers_tools and not (chat.choice.must_call or self._negotiation.is_trial)
         ours = self.settings.upstream_api == "openai"  # else the answer may hold what no chat completion shows
         return free and ours and self.settings.retries > 0 and not self._was_empty
 
@@ -185,7 +156,7 @@ class ToolRequest:
     def hold(self, *, checked: bool) -> Hold:
         """What a stream of the current attempt waits for. checked: see `hold_for`."""
         held = bool(self._negotiation.held)
-        return hold_for(self.chat, self.settings, must_call=self.is_trial, checked=checked, refuses=held)
+        return hold_for(self.chat, self.settings, must_call=self._negotiation.is_trial, checked=checked, refuses=held)
 
     @property
     def note(self) -> str:
@@ -194,7 +165,7 @@ class ToolRequest:
         if self.native:
             return f"mode=native; format=auto{again}"
         raw = "" if self._talk.raw is None else "; send=completions"
-        return f"mode=prompt; format={self.prompt_format}{raw}{again}"
+        return f"mode=prompt; format={self._format.name}{raw}{again}"
 
     @property
     def syntax(self) -> ToolFormat:
@@ -244,7 +215,7 @@ class ToolRequest:
 
     def first(self) -> bytes:
         """The body of the first attempt."""
-        self.decisions.append(Decision("format", self.prompt_format, self._format.why))
+        self.decide("format", self._format.name, self._format.why)
         self._negotiation.begin()
         if not self.native:
             return self._by_prompt()
@@ -269,7 +240,7 @@ class ToolRequest:
         negotiation = self._negotiation
         if self.tools.chooses and negotiation.asked is None:
             self.tools.chooses = False
-            self.decisions.append(Decision("choose", "off", "the backend takes no constraint that it is asked for"))
+            self.decide("choose", "off", "the backend takes no constraint that it is asked for")
         self._talk.by_prompt(self._format.chosen, self._answer_schema(), bare=negotiation.is_bare)
 
     def _body(self) -> bytes:
@@ -277,9 +248,16 @@ class ToolRequest:
         body = self._sent = talk.body(None if self.native else self._format.chosen, negotiation.extra)
         self.usage.sent(body, talk.injected(native=self.native))
         if self.tools.form != "full":
-            self.decisions.append(Decision("tools", self.tools.form, f"tools_budget={settings.tools_budget}"))
-        sent = None if self.native else "chat" if talk.raw is None else "completions"
-        self.decisions.add_attempt(settings, self.why, negotiation.support, sent, self.constraint)
+            self.decide("tools", self.tools.form, f"tools_budget={settings.tools_budget}")
+        known = ""
+        if settings.mode == "auto":
+            support = negotiation.support
+            known = f"; native calls: {'not known' if support is None else support.value}"
+        self.decide("mode", "native" if self.native else "prompt", f"mode={settings.mode}{known}; attempt: {self.why}")
+        if not self.native:
+            if settings.send != "chat":
+                self.decide("send", "chat" if talk.raw is None else "completions", f"send={settings.send}")
+            self.decide("constraint", negotiation.kind or "none", f"constrain={settings.constrain}")
         return body
 
     def _answer_schema(self) -> Mapping[str, Any] | None:
@@ -380,7 +358,7 @@ class ToolRequest:
             self._format.prove()
         if self.native or not self._format.is_swallowed(outcome, self.usage.shown_tokens) or left:
             return False
-        self.decisions.append(Decision("format", self.prompt_format, "the engine seems to keep the family's own calls"))
+        self.decide("format", self._format.name, "the engine seems to keep the family's own calls")
         self._ask_by_prompt("call_swallowed", "the answer is empty, though tokens were counted")
         return True
 
@@ -413,7 +391,7 @@ class ToolRequest:
     def _ask_because(self, why: str, detail: str) -> None:
         """Note the reason for the next attempt."""
         self.why = why
-        self.decisions.append(Decision("ask again", why, detail))
+        self.decide("ask again", why, detail)
 
     def _ask_by_prompt(self, why: str, detail: str) -> None:
         """Set up another attempt, by prompt instead of native tools."""

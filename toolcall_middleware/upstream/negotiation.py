@@ -161,6 +161,11 @@ class Negotiation:
         return None if self._ladder is None else self._ladder.asked
 
     @property
+    def kind(self) -> str | None:
+        """The kind of the constraint that is requested; None without one."""
+        return None if self.asked is None else self.asked.kind
+
+    @property
     def is_bare(self) -> bool:
         """Whether the constraint is for bare JSON, which is not the format's own syntax."""
         return self.asked is not None and self.asked.bare

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..apis.completions import completion_body
-from ..errors import FormatError, ToolCallError, shown
+from ..errors import FormatError, ToolCallError, refusal, shown
 from ..formats.base import ToolFormat
 from ..formats.family import Family
 from ..formats.models import thoughts_of
@@ -43,18 +43,21 @@ Message = dict[str, Any]
 
 
 class RawPrompt:
-    """The conversation of one request for the template, over all attempts. `messages`, `tools`: its variables."""
+    """The conversation of one request for the template, over all attempts. `messages`, `tools`, `more`: its variables.
+
+    limit: bytes that a whole answer may have. llama_cpp: the backend is known to be llama.cpp's server.
+    """
 
     def __init__(self, chat: ChatRequest, settings: Settings, fmt: ToolFormat, prompts: TemplatePrompts) -> None:
         for name, why in _NOT_WITH_A_PROMPT.items():
             if openai.read_value(chat.fields.get(name)):
-                raise ToolCallError("invalid_request", f"'{name}' cannot be used here: {why}.", param=name)
-        self._prompts = prompts
-        self._format = fmt
-        self._model = chat.model
-        self._limit = settings.max_response_bytes
-        self._llama_cpp = asks_llama_cpp_for_text(settings)
-        self._more = _for_template(chat)
+                raise refusal(name, f"'{name}' cannot be used here: {why}.")
+        self.prompts = prompts
+        self.format = fmt
+        self.model = chat.model
+        self.limit = settings.max_response_bytes
+        self.llama_cpp = asks_llama_cpp_for_text(settings)
+        self.more = _for_template(chat)
         # All tools, even if one is named: the prompt's beginning stays the same from turn to turn.
         offered = chat.tools.tools if chat.offers_tools else ()
         self.tools = [{"type": "function", "function": _harmless(escaping.describe(tool))} for tool in offered]
@@ -72,9 +75,8 @@ class RawPrompt:
         self.messages = [*self.messages, *messages]
 
     def pending(self, plain: list[Message]) -> PendingPrompt:
-        """The prompt to write. plain: the messages for a template that does not understand tools."""
-        parts = self.messages, self.tools, plain, self._more
-        return PendingPrompt(self._prompts, parts, self._format, self._model, self._limit, llama_cpp=self._llama_cpp)
+        """The prompt to write."""
+        return PendingPrompt(self, plain)
 
 
 def raw_prompt(chat: ChatRequest, settings: Settings, fmt: ToolFormat) -> RawPrompt | None:
@@ -122,7 +124,7 @@ def _message(message: Message, place: int, offered: Collection[str], is_call: Ca
     content = plain_content(message)
     if not isinstance(content, str):
         text = "A prompt that is sent as text holds no images or other media; leave them out, or set send=chat."
-        raise ToolCallError("invalid_request", text, param=f"messages[{place}].content")
+        raise refusal(f"messages[{place}].content", text)
     made["content"] = content
     match message["role"]:
         case "developer":
@@ -150,36 +152,24 @@ def _harmless(value: Any) -> Any:
 
 class PendingPrompt:
     """A prompt to write before the backend is asked: a host runs `write` in a thread, then calls `body`.
-    written: None before `write`. limit: bytes that a whole answer may have. llama_cpp: the backend is known to be
-    llama.cpp's server. on_body: called with the body for the backend, which no action of the exchange holds.
+
+    plain: the messages for a template that does not understand tools. written: None before `write`. limit: see
+    `RawPrompt`. on_body: called with the body for the backend, which no action of the exchange holds.
     """
 
-    def __init__(
-        self,
-        prompts: TemplatePrompts,
-        parts: tuple[Any, Any, Any, Any],
-        fmt: ToolFormat,
-        model: str,
-        limit: int | None,
-        *,
-        llama_cpp: bool = False,
-    ) -> None:
-        self._prompts = prompts
-        self._parts = parts
-        self._format = fmt
-        self._model = model
-        self._llama_cpp = llama_cpp
-        self.limit = limit
+    def __init__(self, raw: RawPrompt, plain: list[Message]) -> None:
+        self._raw = raw
+        self._variables = raw.messages, raw.tools, plain, raw.more
+        self.limit = raw.limit
         self.written: Written | None = None
         self.on_body: Callable[[bytes], object] | None = None
 
     def write(self) -> None:
         """Write the prompt. Takes milliseconds. Raises ToolCallError."""
         try:
-            self.written = self._prompts.write(*self._parts)
-        except TemplateRefusalError as refusal:
-            message = f"The model's chat template refuses these messages: {refusal}"
-            raise ToolCallError("invalid_request", message, param="messages") from None
+            self.written = self._raw.prompts.write(*self._variables)
+        except TemplateRefusalError as said:
+            raise refusal("messages", f"The model's chat template refuses these messages: {said}") from None
         except FormatError as error:
             raise ToolCallError("upstream_error", f"The prompt cannot be written: {error}") from None
 
@@ -191,8 +181,8 @@ class PendingPrompt:
     def body(self, body: bytes) -> bytes:
         """The body of the text completion, made of the chat completion's."""
         stop = () if self.written is None else self.written.ends
-        preserved = preserved_tokens(self._format, self._model)
-        asked = completion_body(body, self.text, stop=stop, preserved=preserved, llama_cpp=self._llama_cpp)
+        preserved = preserved_tokens(self._raw.format, self._raw.model)
+        asked = completion_body(body, self.text, stop=stop, preserved=preserved, llama_cpp=self._raw.llama_cpp)
         if self.on_body is not None:
             self.on_body(asked)
         return asked
@@ -203,7 +193,7 @@ class PendingPrompt:
         if self.written is None or self.written.opened is None:
             return None
         opening, closing = self.written.opened
-        known = thoughts_of(self._format, self._model).tags
+        known = thoughts_of(self._raw.format, self._raw.model).tags
         return known if known.opening.strip() == opening.strip() else OpenedReasoning(opening, closing)
 
 

@@ -29,7 +29,7 @@ from ..settings import Settings
 from ..usage.meter import UsageMeter
 from ..wire import openai
 from .actions import Facts, State
-from .attempt import Decision, ToolRequest
+from .attempt import ToolRequest
 from .backend_memory import BackendMemory, Fact, Topic
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ _log = logging.getLogger("toolcall_middleware")
 
 _FAULTS = " do not fit its schema: "
 _UNAUTHORIZED = 401
-_UNPARSED = Decision("call", "unparsed", "the backend's error holds what the model wrote")
 _PATIENCE = 24
 """Events allowed for the closing brackets after a constrained call, as a model may put white space between them."""
 
@@ -109,7 +108,7 @@ class ToolAnswer:
     @property
     def facts(self) -> Facts:
         """The facts for observers."""
-        return replace(_facts(self._request), stream=self._chat.stream, error=self.error)
+        return self._request.facts(self.error)
 
     @property
     def offers_tools(self) -> bool:
@@ -239,7 +238,7 @@ class ToolAnswer:
         """See `ToolRequest.is_settled`. A call that the backend could not parse does not count as markup."""
         if self._request.unparsed is not None or (self.stream is not None and self.stream.choices.salvaged):
             outcome = replace(outcome, read_markup=False)
-            self._request.decisions.append(_UNPARSED)
+            self._request.decide("call", "unparsed", "the backend's error holds what the model wrote")
         _tell_no_call(self._request.report, outcome.no_call, self._memory)
         return self._request.is_settled(outcome, left=left)
 
@@ -341,21 +340,6 @@ class ToolAnswer:
         answer, self._answer = self._answer, None  # it is large, and a client may be slow
         assert answer is not None  # noqa: S101 - it waited
         return self._written_whole(replace(answer, counted=self._request.usage.total()))
-
-
-def _facts(request: ToolRequest) -> Facts:
-    """The facts of the request's attempts."""
-    return Facts(
-        usage=request.usage,
-        mode="native" if request.native else "prompt",
-        model=request.model,
-        format="auto" if request.native else request.prompt_format,
-        constraint=request.constraint,
-        why=request.why,
-        outcomes=tuple(call.outcome.value for call in request.report.calls),
-        no_call=request.report.no_call,
-        decisions=request.decisions,
-    )
 
 
 def _refused(refusal: ToolCallError, status: int, note: str) -> Reply:

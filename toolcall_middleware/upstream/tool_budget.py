@@ -53,10 +53,6 @@ _SHARE = 3
 """The tools may take one part in so many of the window (`auto`)."""
 
 
-Render = Callable[[Sequence[Tool]], str]
-"""Writes tools."""
-
-
 class ToolBudget:
     """The tools of one request within its budget, over all attempts."""
 
@@ -157,7 +153,7 @@ class ToolBudget:
         self._native, self.chooses = True, False
         self._append_defined()
 
-    def _show(self, full: Render, render: Render, key: Any) -> None:
+    def _show(self, full: Callable[[Sequence[Tool]], str], render: Callable[[Sequence[Tool]], str], key: Any) -> None:
         chat = self._chat
         self._read = self._shown = chat
         budget = _budget(self._settings, self._memory.recall(chat.model, WINDOW)) if chat.offers_tools else None
@@ -166,17 +162,16 @@ class ToolBudget:
         # `upstream` has no tokenizer here.
         setting = self._settings.tokenizer
         count = (APPROXIMATE if setting == "upstream" else load(setting)).count_again
-        tools = chat.tools.tools
-
-        def in_full(some: Sequence[Tool]) -> int:
-            return count(full(some))
-
-        def measure(some: Sequence[Tool]) -> int:
-            return count(render(some))
-
-        key = (key, tuple(chat.tools.by_name), setting)
-        may_defer = chat.n == 1 and FIND_TOOLS not in chat.listed.by_name
-        shown = self._tools = shown_tools(tools, budget, measure, in_full, key, may_defer=may_defer)
+        tools, may_defer = chat.tools.tools, chat.n == 1 and FIND_TOOLS not in chat.listed.by_name
+        key = (key, tuple(chat.tools.by_name), setting, budget, may_defer)
+        shown = _SHOWN.get(key)
+        if shown is None:
+            fits = count(full([tool for tool in tools if not tool.loaded])) <= budget
+            shown = ShownTools(tools)
+            if not fits:
+                shown = _within(tools, budget, lambda some: count(render(some)), may_defer=may_defer)
+            _SHOWN.put(key, shown, size=len(tools))
+        self._tools = shown
         if shown.form != "full":
             raw = b"%s\0%d" % (chat.tools_raw, budget)
             self._shown = replace(chat, tools=ToolSet.of(shown.front), tools_raw=raw)
@@ -309,23 +304,8 @@ def first_sentences(text: str, limit: int) -> str:
     return f"{text[: limit - 1].rpartition(' ')[0] or text[: limit - 1]}…"
 
 
-def shown_tools(
-    tools: Sequence[Tool], budget: int, measure: Measure, in_full: Measure, key: Any, *, may_defer: bool
-) -> ShownTools:
-    """What is shown of `tools` within `budget` tokens. in_full: measures tools that are shown in full. key: identifies
-    the tools and the measures in the cache.
-    """
-    key = key, budget, may_defer
-    shown = _SHOWN.get(key)
-    if shown is None:
-        fits = in_full([tool for tool in tools if not tool.loaded]) <= budget
-        shown = ShownTools(tuple(tools)) if fits else _within(tools, budget, measure, may_defer=may_defer)
-        _SHOWN.put(key, shown, size=len(tools))
-    return shown
-
-
 _SHOWN: LRUCache[Any, ShownTools] = LRUCache(max_entries=64, max_size=1 << 13)
-"""Results by key; the size of one is its number of tools."""
+"""What is shown of tools, by the tools, how they are measured and the budget; sizes are numbers of tools."""
 
 
 def _within(tools: Sequence[Tool], budget: int, measure: Measure, *, may_defer: bool) -> ShownTools:
@@ -336,9 +316,7 @@ def _within(tools: Sequence[Tool], budget: int, measure: Measure, *, may_defer: 
         if measure(shortened(counted, limit)) <= budget:
             return ShownTools(tuple(shortened(tools, limit)), "short")
     shortest = shortened(tools, LIMITS[-1])
-    if not may_defer:
-        return ShownTools(tuple(shortest), "short")
-    return _deferring(tools, shortest, budget, measure)
+    return _deferring(tools, shortest, budget, measure) if may_defer else ShownTools(tuple(shortest), "short")
 
 
 def _deferring(tools: Sequence[Tool], shortest: Sequence[Tool], budget: int, measure: Measure) -> ShownTools:
@@ -424,16 +402,11 @@ def mentions(
     return places
 
 
-def with_definitions(messages: Sequence[dict[str, Any]], places: Mapping[int, Sequence[Tool]]) -> list[dict[str, Any]]:
+def with_definitions(messages: Sequence[Message], places: Mapping[int, Sequence[Tool]]) -> list[Message]:
     """The messages with the definitions at their places, as user messages."""
-    out: list[dict[str, Any]] = []
+    out: list[Message] = []
     for at in range(len(messages) + 1):
         if at in places:
-            out.append({"role": "user", "content": announced(places[at])})
+            out.append({"role": "user", "content": f"These tools can be called too:\n{definitions(places[at])}"})
         out += messages[at : at + 1]
     return out
-
-
-def announced(tools: Iterable[Tool]) -> str:
-    """The definitions, after a sentence that introduces them."""
-    return f"These tools can be called too:\n{definitions(tools)}"
