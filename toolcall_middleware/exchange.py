@@ -72,6 +72,7 @@ _IGNORED = [
     (State.TAPPING, Failed),
     (State.PASSING, Failed),
     *((state, event) for state in (State.COUNTING, State.ENDED) for event in (BrokenOff, Failed)),
+    (State.COUNTING, Body),
     (State.ENDED, Body),
 ]
 """Events that arrive too late or change nothing."""
@@ -96,11 +97,12 @@ class Exchange:
         self._talk: Conversation | None = None
         self._stream: StreamRewriter | None = None  # what STREAMING feeds
         self._begun = False  # the client's answer has begun
-        self._kept: list[bytes] = []  # bytes collected of the current response, or held for a count
+        self._kept: list[bytes] = []  # bytes collected of the current response
         self._size = 0
         self._reply: Reply | None = None  # the non-streaming answer that is held for a count
         self._json = JsonInWords(memory)
-        self._last = self._early = False  # held bytes are the answer's last; the answer ends before the backend's
+        self._last = False  # the tapped stream is complete
+        self._early = False  # the answer ends before the backend's
         self.state = State.NEW
 
     # -- for hosts -----------------------------------------------------------------------------------------------
@@ -296,24 +298,26 @@ class Exchange:
 
     def _on_tapping(self, event: Body) -> Sequence[Action]:
         talk = self._conversation
+        waits, self._last = talk.pending() is not None, event.last
         out = talk.feed(event.data)
         pending = talk.pending()
-        if pending is not None:
-            self.state, self._last, self._kept = State.COUNTING, event.last, [out]
-            return [Count(pending)]
-        if event.last:
-            self.state = State.ENDED
-            out += talk.finish(cut=False, left=True)
-        return [Send(out, event.last)]
+        if pending is not None:  # all that follows is held for the count
+            return [] if waits else [Send(out), Count(pending)]
+        if not event.last:
+            return [Send(out)]
+        self.state = State.ENDED
+        return [Send(out + talk.finish(cut=False, left=True), last=True)]
 
-    def _on_more_to_count(self, event: Body) -> Sequence[Action]:
-        """Hold more bytes while a count is due: only a stream that is only counted continues after it."""
-        if self._kept:
-            self._kept.append(self._conversation.feed(event.data))
-            self._last = self._last or event.last
-        return _NOTHING
+    def _on_tap_counted(self, _event: Counted) -> Sequence[Action]:
+        if not self._last:
+            return [Send(self._conversation.counted())]
+        self.state = State.ENDED
+        return [Send(self._conversation.finish(cut=False, left=True), last=True)]
 
     def _tapping_broken_off(self, _event: BrokenOff) -> Sequence[Action]:
+        if self._conversation.pending() is not None:
+            self._last = True  # the count ends the answer
+            return _NOTHING
         rest = self._conversation.finish(cut=True, left=True)
         self.state = State.ENDED
         return [*self._send(rest), StopUpstream(early=False)]
@@ -348,14 +352,6 @@ class Exchange:
         talk = self._conversation
         if self._reply is not None:
             return self._give(talk.counted_in(self._reply))
-        if self._kept:  # of a stream that is only counted
-            self.state = State.TAPPING
-            out = b"".join(self._kept) + talk.counted()  # `counted` holds what arrived meanwhile
-            self._kept = []
-            if self._last:
-                self.state = State.ENDED
-                out += talk.finish(cut=False, left=True)
-            return [Send(out, self._last)]
         return [*self._send(talk.counted()), *self._close(early=self._early)]
 
     # -- failures ------------------------------------------------------------------------------------------------
@@ -402,10 +398,10 @@ class Exchange:
         (State.STREAMING, BrokenOff): _stream_broken_off,
         (State.TAPPING, Body): _on_tapping,
         (State.TAPPING, BrokenOff): _tapping_broken_off,
+        (State.TAPPING, Counted): _on_tap_counted,
         (State.PASSING, Body): _on_passing,
         (State.PASSING, BrokenOff): lambda _self, _event: [StopUpstream(early=False)],
         (State.COUNTING, Counted): _on_counted,
-        (State.COUNTING, Body): _on_more_to_count,
         **dict.fromkeys([(state, event) for state in _ANSWERED for event in (Failed, Undecodable)], _on_failed),
         **dict.fromkeys(_IGNORED, _ignore),
     }

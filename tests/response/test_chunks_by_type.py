@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.response import chunk as chunks
 from toolcall_middleware.usage.meter import UsageMeter
 from toolcall_middleware.wire import openai
 
@@ -64,7 +63,7 @@ def test_usage_is_that_of_chunks_without_logprobs() -> None:
 
 def read_by_type(data: bytes) -> tuple[int, str] | None:
     try:
-        choice = chunks.read_by_type(data).choices[0]
+        choice = openai.read_by_type(data).choices[0]
     except openai.FAILURES:
         return None
     return choice.index, choice.delta.content

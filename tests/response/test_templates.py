@@ -8,16 +8,20 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.helpers.policies import policy as made_policy
 from tests.helpers.stream_rules import check_stream
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
-from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.chunk import MAX_UNLIKE, Choices
+from toolcall_middleware.response.choice import ChoiceAnswer, Verbatim
+from toolcall_middleware.response.chunk import MAX_UNLIKE, Choice, Choices, Part, Template
 from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.usage.meter import UsageMeter
+from toolcall_middleware.wire import openai
+from toolcall_middleware.wire.openai import frame_of_content
 
 from .streams import DONE, HEAD, chat_stream, chunk, event
 
@@ -218,3 +222,72 @@ def test_usage_counts_what_fitted_a_template(text: str) -> None:
         return meter.total()
 
     assert counted(cuts(text, "usage")) == counted([text])
+
+
+# -- the place of the text in a chunk ------------------------------------------------------------------------------
+
+
+def written(text: str, before: str = "", after: str = "", **more: Any) -> bytes:
+    choice = f'{{"index":0,"delta":{{{before}"content":{json.dumps(text)}{after}}},"finish_reason":null}}'
+    return json.dumps({"id": "x", **more}).encode()[:-1] + f',"choices":[{choice}]}}'.encode()
+
+
+def template_of(data: bytes) -> Template | None:
+    top = openai.read_object(data) or {}
+    choices = openai.read_objects(top.get("choices")) or []
+    delta = openai.read_object(choices[0].get("delta")) or {}
+    around = frame_of_content(openai.event(data), data, delta["content"])
+    choice = Choice(ChoiceAnswer(Verbatim(), made_policy()))
+    part = Part(choice, {}, delta, "", [], None, unchanged=False)
+    return None if around is None else Template(choice, 0, data).repeats(around, part, top)
+
+
+@settings(deadline=None)
+@given(st.text(), st.text())
+def test_a_template_reads_the_content_of_its_likes(first: str, second: str) -> None:
+    template = template_of(written(first))
+    assert template is not None
+    assert template.text_of(openai.event(written(second))) == second
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        written("b", created=2),
+        written("b", after=',"x":1'),
+        written("b").replace(b"null", b'"stop"'),
+        written("b").replace(b"null", b"true"),
+        written("b").replace(b'"b"', b"null"),
+        written("b").replace(b'"b"', b'"b","x":"c"'),
+        written("b").replace(b'"b"', b'["b"]'),
+        written("b").replace(b'"b"', b""),
+        written("b").replace(b'"b"', b'"'),
+        b"[DONE]",
+    ],
+)
+def test_what_differs_elsewhere_is_not_of_the_template(other: bytes) -> None:
+    template = template_of(written("a"))
+    assert template is not None
+    assert template.text_of(openai.event(other)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        # The same text in another place, first.
+        ("a", {"note": {"content": "a"}}),
+        ("id", {}),
+        ("content", {}),
+        ('"content"', {}),
+        ("a", {"before": '"x":{"content":"a"},'}),
+        ("a", {"before": '"content":"a",'}),
+        ("a", {"after": ',"content":"a"'}),
+        ("a", {"after": ',"x":{"content":"a"}'}),
+    ],
+)
+def test_a_template_is_never_taken_from_the_wrong_place(text: str, more: dict[str, Any]) -> None:
+    template = template_of(written(text, **more))
+    other = written("new", **more)
+    due = json.loads(other)["choices"][0]["delta"]["content"]
+    assert template is None or template.text_of(openai.event(other)) in {None, due}
+    assert template is None or template.text_of(openai.event(written(text, **more))) == text

@@ -6,7 +6,6 @@ import json
 import tracemalloc
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.helpers.asgi_client import JSON_TYPE, SSE_TYPE, TOOL, Backend, Client, ask, middleware
@@ -16,7 +15,6 @@ from toolcall_middleware.usage.tap import UsageTap
 from toolcall_middleware.usage.tokenizers.base import APPROXIMATE, read_prompt
 from toolcall_middleware.usage.tokenizers.vocabularies import of_tiktoken
 from toolcall_middleware.wire import openai
-from toolcall_middleware.wire.openai import Shape
 
 from ..response.streams import DONE, HEAD, chunk, event, role, says, stream
 from .tiny import encoding
@@ -286,23 +284,6 @@ def test_one_chunk_is_added_where_the_backend_counts_nothing() -> None:
     assert answer.chunks[-1] == {**HEAD, "choices": [], "usage": answer.usage}
 
 
-def test_choices_that_take_turns_soon_teach_no_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shape that one of the choices fits now and then is not a reason to learn one from each chunk again."""
-    learned, of = [0], Shape.of
-
-    def counted(data: bytes, content: msgspec.Raw) -> Shape | None:
-        learned[0] += 1
-        return of(data, content)
-
-    monkeypatch.setattr(Shape, "of", counted)
-    chunks = [chunk({"content": f"word{number}"}) for number in range(300)]
-    for number, made in enumerate(chunks):
-        made["choices"][0]["index"] = number % 3
-    body = stream(*chunks)
-    assert tapped(body, 500).startswith(body.removesuffix(DONE))
-    assert learned[0] <= 16
-
-
 @pytest.mark.parametrize("kind", ["logprobs", "choices", "both"])
 def test_chunks_of_which_no_two_are_alike_are_counted_and_leave_as_they_came(kind: str) -> None:
     def each(number: int, text: str) -> Any:
@@ -323,7 +304,7 @@ def test_chunks_of_which_no_two_are_alike_are_counted_and_leave_as_they_came(kin
     assert told["completion_tokens"] == sum(APPROXIMATE.count("".join(own)) for own in choices)
 
 
-def test_no_chunk_is_parsed_that_is_like_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chunk_with_text_alone_is_not_read_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[bytes] = []
     real = openai.read_object
 

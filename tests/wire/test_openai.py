@@ -7,11 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from toolcall_middleware.wire import openai
-from toolcall_middleware.wire.openai import Shape, Shell
+from toolcall_middleware.wire.openai import frame_of_delta
 
 ODD = b'{"big":123456789012345678901234567890,"f":1.0,"e":1e5,"z":-0.0,"u":"\\u00fc\\/","o":{"b":1,"a":[ 1 , 2 ]}}'
 
@@ -59,79 +57,16 @@ def test_half_an_emoji_is_written_as_an_escape() -> None:
     assert bytes(openai.raw({"a": ["\udc00"]})) == b'{"a": ["\\udc00"]}'
 
 
-def test_a_shell_keeps_everything_but_delta_finish_and_usage() -> None:
+def test_a_frame_keeps_everything_but_delta_finish_and_usage() -> None:
     top = openai.read_object(b'{"id":"x","odd":' + ODD + b',"usage":{"a":1},"choices":[],"last":1e5}')
     choice = openai.read_object(b'{"finish_reason":"stop","index":3,"delta":{"old":1},"token_ids":[1]}')
     assert top is not None
     assert choice is not None
-    event = Shell(top, choice).around(b'{"content":"new"}')
+    event = b'{"content":"new"}'.join(frame_of_delta(top, choice))
     assert event == (
         b'data: {"id":"x","odd":' + ODD + b',"choices":[{"finish_reason":null,"index":3,'
         b'"delta":{"content":"new"},"token_ids":[1]}],"last":1e5}\n\n'
     )
-
-
-def chunk(text: str, before: str = "", after: str = "", **more: Any) -> bytes:
-    choice = f'{{"index":0,"delta":{{{before}"content":{json.dumps(text)}{after}}},"finish_reason":null}}'
-    return json.dumps({"id": "x", **more}).encode()[:-1] + f',"choices":[{choice}]}}'.encode()
-
-
-def shape_of(data: bytes) -> Shape | None:
-    top = openai.read_object(data) or {}
-    choices = openai.read_objects(top.get("choices")) or []
-    delta = openai.read_object(choices[0].get("delta")) or {}
-    return Shape.of(data, delta["content"])
-
-
-@settings(deadline=None)
-@given(st.text(), st.text())
-def test_a_shape_reads_the_content_of_its_likes(first: str, second: str) -> None:
-    shape = shape_of(chunk(first))
-    assert shape is not None
-    assert shape.content(chunk(second)) == second
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        chunk("b", created=2),
-        chunk("b", after=',"x":1'),
-        chunk("b").replace(b"null", b'"stop"'),
-        chunk("b").replace(b"null", b"true"),
-        chunk("b").replace(b'"b"', b"null"),
-        chunk("b").replace(b'"b"', b'"b","x":"c"'),
-        chunk("b").replace(b'"b"', b'["b"]'),
-        chunk("b").replace(b'"b"', b""),
-        chunk("b").replace(b'"b"', b'"'),
-        b"[DONE]",
-    ],
-)
-def test_what_differs_elsewhere_is_not_of_the_shape(other: bytes) -> None:
-    shape = shape_of(chunk("a"))
-    assert shape is not None
-    assert shape.content(other) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "more"),
-    [
-        # The same text in another place, first.
-        ("a", {"note": {"content": "a"}}),
-        ("id", {}),
-        ("content", {}),
-        ('"content"', {}),
-        ("a", {"before": '"x":{"content":"a"},'}),
-        ("a", {"before": '"content":"a",'}),
-        ("a", {"after": ',"content":"a"'}),
-        ("a", {"after": ',"x":{"content":"a"}'}),
-    ],
-)
-def test_a_shape_is_never_taken_from_the_wrong_place(text: str, more: dict[str, Any]) -> None:
-    shape = shape_of(chunk(text, **more))
-    other = chunk("new", **more)
-    due = json.loads(other)["choices"][0]["delta"]["content"]
-    assert shape is None or shape.content(other) in {None, due}
-    assert shape is None or shape.content(chunk(text, **more)) == text
 
 
 @pytest.mark.parametrize(

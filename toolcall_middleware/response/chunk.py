@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from ..answer.operations import Arguments, Content, Op, ReasoningText
+from ..answer.operations import Content, Op, ReasoningText
 from ..errors import ToolCallError
 from ..formats.base import StreamParser
 from ..formats.unparsed_calls import rest_of, unparsed_calls
 from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
-from ..wire.openai import Fields, Shape, Shell, with_plain_content
+from ..wire.openai import Fields, Frame, with_plain_content
 from ..wire.sse import ServerEvent
 from .choice import AnswerOutcome, ChoiceAnswer, all_called
 from .native_calls import NativeCalls
 
 CALLS = ("tool_calls", "function_call")
 _NO_CALLS = (b"null", b"[]")
+_OWN_FIELDS = frozenset({"index", "delta", "finish_reason"})
 _SILENT = frozenset({"role", "content", "tool_calls", "function_call"})
 
 
@@ -253,7 +254,8 @@ class Choices:
         if answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
             calls, delta = take_calls(delta, answer.native)
         ops = answer.feed_both(text, calls) if calls else answer.feed(text) if text else []
-        part.unchanged = part.unchanged and not calls and is_plain(ops, text)
+        emits_text = not ops if not text else len(ops) == 1 and type(only := ops[0]) is Content and only.text == text
+        part.unchanged = part.unchanged and not calls and emits_text
         part.delta, part.ops = delta, reasoning + ops
 
     def _finish(self, part: Part, told: str | None) -> str:
@@ -321,9 +323,9 @@ def speaks(part: Part) -> bool:
     return beside or bool(part.ops) or openai.is_odd_content(part.delta)
 
 
-def is_plain(ops: list[Op], text: str) -> bool:
-    """Whether the operations emit exactly the text that was read."""
-    return not ops if not text else len(ops) == 1 and type(only := ops[0]) is Content and only.text == text
+def says_beside(fields: Fields) -> bool:
+    """Whether a chunk's choice has fields beside its delta."""
+    return any(name not in _OWN_FIELDS and not openai.is_null(value) for name, value in fields.items())
 
 
 class ChunkHead:
@@ -370,67 +372,27 @@ _NO_FIELDS: Fields = {}
 MAX_UNLIKE = 16
 """After so many chunks in a row that do not repeat the one before, no template is learned, to save its cost."""
 
-
-class TypedDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A delta that holds nothing but text."""
-
-    content: str
-    role: str | None = None
-    refusal: None = None
-    reasoning: None = None
-    reasoning_content: None = None
-    tool_calls: None = None
-    function_call: None = None
-
-
-class TypedChoice(msgspec.Struct, gc=False):
-    """A choice that continues. Other fields, such as logprobs, are not read here."""
-
-    index: int
-    delta: TypedDelta
-    finish_reason: Literal[""] | None = None
-
-
-class TypedChunk(msgspec.Struct, gc=False):
-    """A chunk that holds some text and nothing else. Other fields are not read here."""
-
-    choices: tuple[TypedChoice]
-    usage: None = None
-    error: None = None
-
-
-read_by_type: Callable[[bytes], TypedChunk] = msgspec.json.Decoder(TypedChunk).decode
-"""Reads a chunk that holds some text and nothing else, as most chunks do: for streams in which no two chunks are
-alike, because each has logprobs or another number beside its text. Raises one of `openai.FAILURES` for others.
-"""
-
-Frame = tuple[bytes, bytes]
-"""The bytes of an event before and after a JSON string in it."""
-
 _read_text = msgspec.json.Decoder(str).decode
-_encode = msgspec.json.encode
 
 
 class Template:
     """A chunk that others may repeat in all but their text.
 
-    data: of the chunk; one that was read by its type is its own template. Otherwise around, middle: as of a `Shape`.
-    part: the choice of the chunk, beside the fields `top`. shell: the emitted event around its delta. met: another
-    chunk fitted. silent: no event is emitted for a chunk none of whose text is emitted yet.
-    written: the JSON string that `text_of` read last.
+    data: of the chunk; one that was read by its type is its own template. Otherwise `around` is the event around the
+    text. part: the choice of the chunk, beside the fields `top`. frame: the emitted event around its delta. met:
+    another chunk fitted. written: the JSON string that `text_of` read last.
+    is_bare: its delta holds text alone. is_silent: without text it holds nothing that is emitted.
     """
 
     around: Frame
     middle: slice
     part: Part | None = None
     top: Fields = _NO_FIELDS
-    shell: Shell | None = None
+    frame: Frame = (b"", b"")
     met = False
-    silent = False
+    is_bare = False
+    is_silent = False
     written = b""
-    text_frame: Frame | None = None
-    arguments_frame: Frame = (b"", b"")
-    arguments_index = -1
 
     def __init__(self, choice: Choice, index: int, data: bytes) -> None:
         self.choice = choice
@@ -438,17 +400,26 @@ class Template:
         self.index = index
         self.data = data
 
-    def read(self) -> tuple[Part, Shell]:
+    def repeats(self, around: Frame, part: Part, top: Fields) -> Template:
+        """Make it the template of chunks that are read. Returns itself."""
+        self.around, self.middle = around, slice(len(around[0]), -len(around[1]))
+        self.part, self.top = part, top
+        return self
+
+    def read(self) -> Part:
         """Read the rest of the chunk. Sets `top`, too."""
-        part, shell = self.part, self.shell
+        part = self.part
         if part is None:
             self.top = openai.read_object(self.data) or {}
             fields = (openai.read_objects(self.top.get("choices")) or [{}])[0]
             delta = openai.read_object(fields.get("delta")) or {}
             part = self.part = Part(self.choice, fields, delta, "", [], None, unchanged=False, index=self.index)
-        if shell is None:
-            shell = self.shell = Shell(self.top, part.fields)
-        return part, shell
+        if not self.frame[0]:
+            self.frame = openai.frame_of_delta(self.top, part.fields)
+            rest = [value for name, value in part.delta.items() if name not in {"content", "role"}]
+            self.is_bare = not rest
+            self.is_silent = all(map(openai.is_null, rest)) and not says_beside(part.fields)
+        return part
 
     def text_of(self, raw: bytes) -> str | None:
         """The text of an event that fits the template; None for any other."""
@@ -460,33 +431,6 @@ class Template:
             return _read_text(written)
         except openai.FAILURES:
             return None
-
-    def filled(self, op: Op, read: str) -> bytes | None:
-        """The event for a piece of text or of a call's arguments; None where this template has no frame for it.
-
-        read: what `text_of` read last. A piece that is all of it keeps its bytes.
-        """
-        if type(op) is Arguments and op.index == self.arguments_index:
-            before, after = self.arguments_frame
-        elif type(op) is Content and self.text_frame is not None:
-            before, after = self.text_frame
-        else:
-            return None
-        text = op.text
-        if text is read:
-            return before + self.written + after
-        return before + (_encode(text) if text.isascii() else openai.encode(text)) + after
-
-    def expect(self, op: Op, frame: Frame | None, *, silent: bool) -> None:
-        """Remember the frame of an operation for later chunks. silent: its choice has no other fields."""
-        if frame is None or self.part is None or not self.part.delta.keys() <= {"content", "role"}:
-            return
-        if type(op) is Content:
-            self.text_frame = frame
-        elif type(op) is Arguments:
-            self.text_frame = None
-            self.arguments_frame, self.arguments_index = frame, op.index
-            self.silent = self.silent or silent
 
 
 class Templates:
@@ -509,7 +453,7 @@ class Templates:
     def read_typed(self, data: bytes, choices: Mapping[int, Choice]) -> tuple[Template, str] | None:
         """Read a chunk that holds text alone by its type. Return its own template and its text; None for any other."""
         try:
-            typed = read_by_type(data).choices[0]
+            typed = openai.read_by_type(data).choices[0]
         except openai.FAILURES:
             self._untyped += 1
             self.are_useless = self._untyped < MAX_UNLIKE
@@ -529,13 +473,9 @@ class Templates:
         if self._unlike >= MAX_UNLIKE:
             self.last, self.are_useless = None, self._untyped < MAX_UNLIKE
         elif part.text and part.reason is None and content is not None and data is not None:
-            shape, choice = Shape.of(data, content), part.choice
-            shape = None if shape is None else shape.in_event(event.raw, data)
-            self.last = None
-            if shape is not None:
-                made = Template(choice, part.index, data)
-                made.around, made.middle, made.part, made.top = shape.around, shape.middle, part, top
-                self.last = made
+            around = openai.frame_of_content(event.raw, data, content)
+            made = Template(part.choice, part.index, data)
+            self.last = None if around is None else made.repeats(around, part, top)
 
     def forget(self, index: int) -> None:
         """Forget the template where it is of this choice: its next chunk may differ."""

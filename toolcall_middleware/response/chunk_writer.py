@@ -11,20 +11,20 @@ from typing import Any
 
 import msgspec
 
-from ..answer.operations import Arguments, CallOpened, Content, Op, ReasoningText
+from ..answer.operations import Arguments, Content, Op, ReasoningText
 from ..errors import ToolCallError
 from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..usage.meter import UsageMeter, usage_chunk
 from ..wire import openai
-from ..wire.openai import Fields, Shell
+from ..wire.openai import Fields, Frame
 from ..wire.sse import DONE, ServerEvent
-from .chunk import Choice, Part, Template, is_plain
+from .chunk import Choice, Part, Template, says_beside
 from .stream import Gate
 
 _encode = msgspec.json.encode
-_OWN_FIELDS = frozenset({"index", "delta", "finish_reason"})
 _ASSISTANT = openai.raw("assistant")
+_BEFORE_ARGUMENTS = b'{"tool_calls":[{"index":%d,"function":{"arguments":'
 _MOST_HELD = 64  # chunks without a word at the beginning of an answer
 
 
@@ -50,36 +50,43 @@ class ChatEmitter:
         self._with_null: list[bytes] = []
 
     def usual(self, raw: bytes, template: Template, text: str, ops: list[Op]) -> bytes:
-        if len(ops) == 1 and (left := _repeated(raw, template, text, ops[0])) is not None:
+        left = self._repeated(raw, template, text, ops)
+        if left is not None:
             return left
         out: list[bytes] = []
-        self.repeated(raw, template, text, ops, out)
+        self._changed(template, text, ops, out)
         return b"".join(out)
 
     def repeated(self, raw: bytes, template: Template, text: str, ops: list[Op], out: list[bytes]) -> None:
-        left, goes_on = None, not template.answer.message.stopped
-        if len(ops) == 1 and goes_on:
-            left = _repeated(raw, template, text, ops[0])
-        elif is_plain(ops, text):
-            left = raw if text or not template.answer.message.calls else b""  # empty content is not emitted after calls
-        elif template.silent and text and not ops and goes_on and template.top is self.top:
+        left = self._repeated(raw, template, text, ops)
+        if left is None:
+            self._changed(template, text, ops, out)
             return
-        if left is not None:
-            if template.part is None or template.top is not self.top:
-                self.top, self._last = template.top, template
-            if left:
-                out.append(left)
-            return
-        part, shell = template.read()
+        if template.part is None or template.top is not self.top:
+            self.top, self._last = template.top, template
+        if left:
+            out.append(left)
+
+    def _repeated(self, raw: bytes, template: Template, text: str, ops: list[Op]) -> bytes | None:
+        """The event for a chunk that fits a template; None where it must be put together."""
+        op = ops[0] if len(ops) == 1 else None
+        if type(op) is Content and op.text == text:
+            return raw
+        if op is not None and template.is_bare:
+            # A piece that is all of the text keeps its spelling.
+            written = template.written if type(op) is Arguments and op.text is text else None
+            before, after = template.frame
+            return b"".join((before, *self._delta(op, written), after))
+        if not ops and not text:
+            return b"" if template.answer.message.calls else raw  # empty content is not emitted after calls
+        return b"" if not ops and template.is_silent and template.top is self.top else None
+
+    def _changed(self, template: Template, text: str, ops: list[Op], out: list[bytes]) -> None:
+        """Emit chunks for a chunk that fits a template, whose text gave other operations."""
+        part = template.read()
         news = self.turn_to(template.top)
         part.text, part.ops = text, ops
-        before = len(out)
-        self.put(part, out, shell=shell, news=news)
-        if ops:
-            op = ops[-1]
-            template.expect(op, self._frame(shell, op), silent=not says_beside(part.fields))
-        else:
-            template.silent = len(out) == before
+        self.put(part, out, frame=template.frame, news=news)
         ops.clear()
 
     def holds(self, event: ServerEvent, part: Part) -> bool:
@@ -159,8 +166,8 @@ class ChatEmitter:
             for name, value in top.items()
         )
 
-    def put(self, part: Part, out: list[bytes], *, shell: Shell | None = None, news: bool = False) -> None:
-        """Emit chunks for a part. `shell`: of its fields. `news`: its chunk's own new fields must be emitted."""
+    def put(self, part: Part, out: list[bytes], *, frame: Frame | None = None, news: bool = False) -> None:
+        """Emit chunks for a part. `frame`: of its fields. `news`: its chunk's own new fields must be emitted."""
         choice, fields, reason = part.choice, part.fields, part.reason
         top = self.head()
         rest = {name: value for name, value in part.delta.items() if name != "content" or not part.text}
@@ -170,27 +177,27 @@ class ChatEmitter:
             rest["role"] = _ASSISTANT
             choice.has_role = True
         bare = {"index": fields["index"]}
-        if shell is None:
+        if frame is None:
             # A finish_reason has its own chunk, which also holds the other fields of the choice.
-            shell = Shell(top, bare if reason is not None else fields)
+            frame = openai.frame_of_delta(top, bare if reason is not None else fields)
         for number, op in enumerate(part.ops):
             delta = self._delta(op)
             if number == 0 and rest:
                 made = openai.read_object(b"".join(delta)) or {}
                 if any(name in made and not openai.is_null(rest.get(name)) for name in openai.REASONING_FIELDS):
                     # The backend's own reasoning, before a thought in its text.
-                    out.append(shell.around(_encode(rest)))
-                    shell = Shell(top, bare)
+                    out.append(_encode(rest).join(frame))
+                    frame = openai.frame_of_delta(top, bare)
                 else:
                     delta = (_encode({**rest, **made}),)
             elif number == 1:
-                shell = Shell(top, bare)
+                frame = openai.frame_of_delta(top, bare)
             # In parts, because a whole call may be long: it is joined once.
-            out += (shell.before, *delta, shell.after)
+            out += (frame[0], *delta, frame[1])
         if not part.ops:
             extras = reason is None and says_beside(fields)
             if extras or any(not openai.is_null(value) for value in rest.values()) or (news and reason is None):
-                out.append(shell.around(_encode(rest)))
+                out.append(_encode(rest).join(frame))
         if reason is not None:
             out.append(self._finish_chunk(fields, reason, choice))
 
@@ -203,52 +210,25 @@ class ChatEmitter:
 
     # -- deltas --------------------------------------------------------------------------------------------------
 
-    def _around_arguments(self, op: Arguments) -> tuple[bytes, bytes]:
-        """The JSON before and after a piece of a call's arguments, which is a JSON string."""
+    def _delta(self, op: Op, written: bytes | None = None) -> tuple[bytes, ...]:
+        """The parts of a delta's JSON. written: the operation's text as a JSON string, where it is known."""
+        if isinstance(op, Arguments):
+            if self._as_object and not op.custom:
+                # Such a call is emitted once complete, so this is all of it. A lone surrogate stays an escape.
+                written = openai.one_line(op.text.encode("utf-8", "backslashreplace"))
+            written = written or openai.encode(op.text)
+            if self._legacy:
+                return b'{"function_call":{"arguments":', written, b"}}"
+            before = b'{"tool_calls":[{"index":%d,"custom":{"input":' if op.custom else _BEFORE_ARGUMENTS
+            return before % op.index, written, b"}}]}"
+        if isinstance(op, Content):
+            return b'{"content":', openai.encode(op.text), b"}"
+        if isinstance(op, ReasoningText):
+            if not op.names:  # else it is counted
+                self._usage.thought(op.text)
+            return (openai.encode(dict.fromkeys(op.names or (self._reasoning_field,), op.text)),)
         if self._legacy:
-            return b'{"function_call":{"arguments":', b"}}"
-        if op.custom:
-            return b'{"tool_calls":[{"index":%d,"custom":{"input":' % op.index, b"}}]}"
-        return b'{"tool_calls":[{"index":%d,"function":{"arguments":' % op.index, b"}}]}"
-
-    def _frame(self, shell: Shell, op: Op) -> tuple[bytes, bytes] | None:
-        """The bytes around the text of `op` in an event of this shell, where that is written as a JSON string."""
-        if type(op) is Content:
-            before, after = b'{"content":', b"}"
-        elif type(op) is Arguments and not op.custom and not self._as_object:
-            before, after = self._around_arguments(op)
-        else:
-            return None
-        return shell.before + before, after + shell.after
-
-    def _delta(self, op: Op) -> tuple[bytes, ...]:
-        """The parts of a delta's JSON."""
-        match op:
-            case Arguments(_, text):
-                before, after = self._around_arguments(op)
-                if self._as_object and not op.custom:
-                    # Such a call is emitted once complete, so this is all of it. A lone surrogate stays an escape.
-                    return before, openai.one_line(text.encode("utf-8", "backslashreplace")), after
-                return before, openai.encode(text), after
-            case Content(text):
-                return b'{"content":', openai.encode(text), b"}"
-            case ReasoningText(text, names):
-                if not names:  # else it is counted
-                    self._usage.thought(text)
-                return (openai.encode(dict.fromkeys(names or (self._reasoning_field,), text)),)
-            case CallOpened(index, call_id, name, custom, extra):
-                if self._legacy:
-                    return (openai.encode({"function_call": {"name": name, "arguments": ""}}),)
-                kind, key = ("custom", "input") if custom else ("function", "arguments")
-                call = {"index": index, "id": call_id, "type": kind, kind: {"name": name, key: ""}, **(extra or {})}
-                return (openai.encode({"tool_calls": [call]}),)
-
-
-def _repeated(raw: bytes, template: Template, text: str, op: Op) -> bytes | None:
-    """The event for a chunk that repeats the last one, where its text gave the one operation `op`."""
-    return raw if type(op) is Content and op.text == text else template.filled(op, text)
-
-
-def says_beside(fields: Fields) -> bool:
-    """Whether a chunk's choice has fields beside its delta."""
-    return any(name not in _OWN_FIELDS and not openai.is_null(value) for name, value in fields.items())
+            return (openai.encode({"function_call": {"name": op.name, "arguments": ""}}),)
+        kind, key = ("custom", "input") if op.custom else ("function", "arguments")
+        call = {"index": op.index, "id": op.id, "type": kind, kind: {"name": op.name, key: ""}, **(op.extra or {})}
+        return (openai.encode({"tool_calls": [call]}),)

@@ -7,42 +7,26 @@ import re
 import msgspec
 
 from ..wire import openai
-from ..wire.openai import Fields, Shape
-from ..wire.sse import EventReader, ServerEvent, TooLargeError
+from ..wire.openai import Fields
+from ..wire.sse import EventReader, ServerEvent, TooLargeError, is_one_line
 from .meter import ENDED, UsageMeter, usage_chunk
-
-_MAX_UNLIKE = 16
-"""Chunks in a row of which none was like the one before: then none is remembered any more, for it costs to do so."""
 
 
 class UsageTap:
-    """A stream whose client asks for usage. Its chunks are not parsed while each is like the one before.
+    """A stream whose client asks for usage. A chunk that holds text alone is read by its type.
 
     One chunk is added before `[DONE]`, and only when the backend sent no usage; the backend's is taken away where the
     meter does not take it. defer: do not count at `[DONE]` but wait for `release`, when the count is due.
     """
 
-    __slots__ = (
-        "_choice",
-        "_defer",
-        "_head",
-        "_held",
-        "_looking",
-        "_meter",
-        "_reader",
-        "_shape",
-        "_unlike",
-    )
+    __slots__ = ("_defer", "_held", "_last", "_looking", "_meter", "_reader")
 
     def __init__(self, meter: UsageMeter, max_event_bytes: int | None = None, *, defer: bool = False) -> None:
         self._meter = meter
         self._reader = EventReader(max_event_bytes)
         self._defer = defer
         self._looking = True  # whether a usage chunk may still be due
-        self._head: Fields = {}  # a chunk of the answer
-        self._shape: Shape | None = None  # that of events that say nothing but content
-        self._choice = 0  # the choice of those events
-        self._unlike = 0
+        self._last = b""  # the last chunk with a choice
         self._held: list[bytes] | None = None  # from `[DONE]` on, while the count is waited for
 
     @property
@@ -52,7 +36,7 @@ class UsageTap:
 
     def feed(self, data: bytes) -> bytes:
         """Read the next bytes. Return the bytes to emit."""
-        if self._looking and not self._reader.buffer and self._is_like(data):
+        if self._looking and not self._reader.buffer and is_one_line(data) and self._is_text(data[6:-2]):
             return data
         if self._held is not None:
             self._held.append(data)
@@ -75,31 +59,38 @@ class UsageTap:
     def release(self) -> bytes:
         """Return the awaited usage chunk, and what was held after it."""
         held, self._held = self._held or [], None
-        return usage_chunk(self._head, self._meter) + b"".join(held)
+        return self._counted() + b"".join(held)
 
     def finish(self) -> bytes:
         """End the stream. Return the held bytes, and the incomplete event at its end."""
         return (self.release() if self._held is not None else b"") + self._reader.rest()
 
-    def _is_like(self, raw: bytes) -> bool:
-        """Whether this event is one more with nothing but content; then that is noted."""
-        if self._shape is None or (text := self._shape.content(raw)) is None:
+    def _counted(self) -> bytes:
+        """The chunk with usage."""
+        return usage_chunk(openai.read_object(self._last) or {}, self._meter)
+
+    def _is_text(self, data: bytes) -> bool:
+        """Whether a chunk holds text alone; then that is noted."""
+        try:
+            choice = openai.read_by_type(data).choices[0]
+        except openai.FAILURES:
             return False
-        self._meter.wrote(text, self._choice)
-        self._unlike = 0
+        self._last = data
+        if choice.delta.content:
+            self._meter.wrote(choice.delta.content, choice.index)
         return True
 
     def _event(self, event: ServerEvent) -> bytes:
-        if event.data is None or not self._looking or self._is_like(event.raw):
+        if event.data is None or not self._looking or (not event.name and self._is_text(event.data)):
             return event.raw
         if event.data.strip() == b"[DONE]":
             self._looking = False
-            if not self._head:
+            if not self._last:
                 return event.raw
             if self._defer and self._meter.is_due:
                 self._held = [event.raw]
                 return b""
-            return usage_chunk(self._head, self._meter) + event.raw
+            return self._counted() + event.raw
         fields = openai.read_object(event.data)
         if fields is None:
             return event.raw
@@ -111,9 +102,10 @@ class UsageTap:
     def _chunk(self, event: ServerEvent, data: bytes, fields: Fields) -> bytes:
         choices = openai.read_objects(fields.get("choices")) or []
         counted = not openai.is_null(fields.get("usage"))
+        if choices:
+            self._last = data
         for choice in choices:
-            self._head = fields
-            self._read(choice, len(choices) == 1 and not counted, event.raw, data)
+            self._read(choice)
         if not counted:
             return event.raw
         self._meter.saw(openai.read_value(fields["usage"]))
@@ -125,24 +117,14 @@ class UsageTap:
             return b""  # zeros are not a count: our own chunk follows
         return event.raw
 
-    def _read(self, choice: Fields, alone: bool, raw: bytes, data: bytes) -> None:  # noqa: FBT001
+    def _read(self, choice: Fields) -> None:
         index = openai.read_value(choice.get("index"))
         index = index if isinstance(index, int) else 0
         delta = openai.read_object(choice.get("delta")) or {}
-        beside = self._meter.wrote_beside(delta, index)
+        self._meter.wrote_beside(delta, index)
+        self._meter.wrote(openai.read_text(delta.get("content")) or "", index)
         if openai.read_text(choice.get("finish_reason")) in ENDED:
             self._meter.ended()
-        text = openai.read_text(delta.get("content"))
-        if not text:
-            return
-        self._meter.wrote(text, index)
-        if self._unlike >= _MAX_UNLIKE:
-            self._shape = None
-        elif alone and not beside and openai.is_null(choice.get("finish_reason")):
-            self._unlike += 1
-            shape = Shape.of(data, delta["content"])
-            self._shape = None if shape is None else shape.in_event(raw, data)
-            self._choice = index
 
 
 _GIVEN = re.compile(rb'"usage"\s*:\s*\{')

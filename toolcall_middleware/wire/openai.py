@@ -12,8 +12,8 @@ import re
 import secrets
 import string
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -208,66 +208,76 @@ def missing(head: Fields, top: Fields) -> Fields:
     return absent if absent and not is_error(top) else {}
 
 
-class Shell:
+Frame = tuple[bytes, bytes]
+"""The bytes of an event before and after a JSON value in it."""
+
+
+def frame_of_delta(top: Fields, choice: Fields) -> Frame:
     """A chunk of one choice around its delta, finish_reason null and without usage, as a whole SSE event."""
-
-    __slots__ = ("after", "before")
-
-    def __init__(self, top: Fields, choice: Fields) -> None:
-        inner = {**choice, "delta": msgspec.Raw(_SENTINEL_JSON), "finish_reason": NULL}
-        body: dict[str, Any] = {**top, "choices": [inner]}
-        body.pop("usage", None)
-        self.before, _, self.after = event(_encode(body)).partition(_SENTINEL_JSON)
-
-    def around(self, delta: bytes) -> bytes:
-        """A whole event."""
-        return b"".join((self.before, delta, self.after))
+    inner = {**choice, "delta": msgspec.Raw(_SENTINEL_JSON), "finish_reason": NULL}
+    body: dict[str, Any] = {**top, "choices": [inner]}
+    body.pop("usage", None)
+    before, _, after = event(_encode(body)).partition(_SENTINEL_JSON)
+    return before, after
 
 
-class Shape:
-    """The bytes around `delta.content` in a chunk of one choice, to read its likes without parsing.
+def frame_of_content(raw: bytes, data: bytes, content: msgspec.Raw) -> Frame | None:
+    """The event `raw` around the `delta.content` of its only choice; None where that place is not certain.
 
-    A chunk with the same bytes before and after, and one JSON string between, differs in its content only.
+    An event with the same bytes before and after, and one JSON string between, differs in its content only. data: the
+    event's data, which must be one line. content: the string as it is written there.
     """
-
-    __slots__ = ("around", "middle")
-
-    def __init__(self, before: bytes, after: bytes) -> None:
-        self.around = before, after
-        self.middle = slice(len(before), -len(after))
-
-    @classmethod
-    def of(cls, data: bytes, content: msgspec.Raw) -> Shape | None:
-        """The shape of the chunk `data`, whose `delta.content` is `content`; None when it is not certain."""
-        written = bytes(content)
-        at = data.find(b'"content"')
-        if at < 0:
-            return None
-        at = data.find(written, at + 9)
-        if at < 0:
-            return None
-        before, after = data[:at], data[at + len(written) :]
-        # The place that was found may be another one, in logprobs for instance.
-        probe = read_object(before + _SENTINEL_JSON + after)
-        choices = read_objects(probe.get("choices")) if probe else None
-        delta = read_object(choices[0].get("delta")) if choices else None
-        return cls(before, after) if delta and read_text(delta.get("content")) == _SENTINEL else None
-
-    def in_event(self, raw: bytes, data: bytes) -> Shape | None:
-        """The same with the bytes of the event `raw` around, whose data is `data`; None when it is not one line."""
-        before, _, after = raw.partition(data)
-        whole = before.endswith((b"data: ", b"data:")) and not after.strip(b"\r\n")
-        return Shape(before + self.around[0], self.around[1] + after) if whole else None
-
-    def content(self, data: bytes) -> str | None:
-        """The content of a chunk (or event) of this shape, else None."""
-        written = data[self.middle]
-        if written.join(self.around) == data:  # quicker than to look at both ends
-            try:
-                return _text.decode(written)
-            except FAILURES:
-                return None
+    written = bytes(content)
+    at = data.find(b'"content"')
+    at = at if at < 0 else data.find(written, at + 9)
+    start, _, end = raw.partition(data)
+    if at < 0 or not start.endswith((b"data: ", b"data:")) or end.strip(b"\r\n"):
         return None
+    before, after = data[:at], data[at + len(written) :]
+    # The place that was found may be another one, in logprobs for instance.
+    probe = read_object(before + _SENTINEL_JSON + after)
+    choices = read_objects(probe.get("choices")) if probe else None
+    delta = read_object(choices[0].get("delta")) if choices else None
+    if not delta or read_text(delta.get("content")) != _SENTINEL:
+        return None
+    return start + before, after + end
+
+
+# -- chunks that hold text alone -----------------------------------------------------------------------------------
+
+
+class TypedDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A delta that holds nothing but text."""
+
+    content: str
+    role: str | None = None
+    refusal: None = None
+    reasoning: None = None
+    reasoning_content: None = None
+    tool_calls: None = None
+    function_call: None = None
+
+
+class TypedChoice(msgspec.Struct, gc=False):
+    """A choice that continues. Other fields, such as logprobs, are not read here."""
+
+    index: int
+    delta: TypedDelta
+    finish_reason: Literal[""] | None = None
+
+
+class TypedChunk(msgspec.Struct, gc=False):
+    """A chunk that holds some text and nothing else. Other fields are not read here."""
+
+    choices: tuple[TypedChoice]
+    usage: None = None
+    error: None = None
+
+
+read_by_type: Callable[[bytes], TypedChunk] = msgspec.json.Decoder(TypedChunk).decode
+"""Reads a chunk that holds some text and nothing else, as most chunks do: for streams in which no two chunks are
+alike, because each has logprobs or another number beside its text. Raises one of `FAILURES` for others.
+"""
 
 
 # -- errors --------------------------------------------------------------------------------------------------------
