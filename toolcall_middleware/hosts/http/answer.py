@@ -183,39 +183,36 @@ class TooLongError(Exception):
     """The answer has more bytes than are kept."""
 
 
-class Collected(Answer):
+class Collected:
     """The answer to a request of our own: `status`, 0 where there is none, and `body`, None until it is complete.
 
     Raises TooLongError to the app for more than `limit` bytes.
     """
 
     def __init__(self, limit: int) -> None:
-        super().__init__(no_client, limit)
+        self._limit = limit
+        self._received = bytearray()
+        self._over = asyncio.Event()
+        self.start: Message = {}
         self.status = 0
         self.body: bytes | None = None
-        self._over = asyncio.Event()
+
+    async def send(self, message: Message) -> None:
+        """ASGI's `send`."""
+        if message["type"] == "http.response.start":
+            self.start, self.status = message, message["status"]
+        elif message["type"] == "http.response.body" and self.body is None:
+            self._received += message.get("body", b"")
+            if len(self._received) > self._limit:
+                raise TooLongError
+            if not message.get("more_body", False):
+                self.body = bytes(self._received)
+                self._over.set()
 
     async def gone(self) -> Message:
         """ASGI's `receive` after the request: a disconnect once the answer is complete, as from a server."""
         await self._over.wait()
         return {"type": "http.disconnect"}
-
-    def begun(self) -> Reads:
-        """See Answer."""
-        self.status = self.start["status"]
-        return Reads.WHOLE
-
-    async def whole(self, body: bytes) -> bytes:
-        """See Answer."""
-        if self._limit is not None and len(body) > self._limit:
-            raise TooLongError
-        self.body = body
-        self._over.set()
-        return body
-
-    async def too_long(self) -> None:
-        """See Answer."""
-        raise TooLongError
 
 
 async def no_client(_message: Message) -> None:

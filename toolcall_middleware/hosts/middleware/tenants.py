@@ -251,8 +251,7 @@ class RateLimiter:
     def __init__(self, storage: str, failure: str) -> None:
         self._storage = storage
         self._failure = failure
-        self._first: FixedWindowRateLimiter | None = _limiter(storage)
-        self._memory = _is_memory(storage)
+        require_limits(storage)
         # Connections belong to an event loop, and a process may run several.
         self._limiters: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, FixedWindowRateLimiter] = (
             weakref.WeakKeyDictionary()
@@ -261,13 +260,10 @@ class RateLimiter:
 
     @property
     def _here(self) -> FixedWindowRateLimiter:
-        if self._memory:
-            return _limiter(self._storage)
         loop = asyncio.get_running_loop()
         limiter = self._limiters.get(loop)
         if limiter is None:
-            limiter, self._first = self._first or _limiter(self._storage), None
-            self._limiters[loop] = limiter
+            limiter = self._limiters[loop] = _limiter(self._storage)
         return limiter
 
     async def look(self, item: RateLimitItem, key: tuple[str, str], cost: int) -> tuple[bool, WindowStats] | None:

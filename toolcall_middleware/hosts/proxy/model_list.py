@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -37,10 +36,6 @@ _NOT_ASKED = frozenset(
     b"x-forwarded-for x-real-ip forwarded true-client-ip proxy-authorization".split()
 )
 _NOT_ASKED_PREFIXES = (b"if-", b"sec-", b"x-stainless-", b"x-b3-", b"x-envoy-", b"cf-ray", b"cf-connecting-")
-
-
-class UnlistedError(Exception):
-    """An upstream did not tell its models."""
 
 
 Pair = tuple[bytes, bytes]
@@ -80,12 +75,8 @@ class Listing:
         kept = self._kept.get(key)
         if kept is not None:
             return kept[0]
-        listed: list[dict[str, Any]] | None
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                listed = await _ask(upstream, {**scope, "client": None}, told)
-        except (TimeoutError, UnlistedError, ToolCallError):
-            listed = None
+        answer = await ask_for_models(upstream, {**scope, "client": None}, told)
+        listed = _listed(answer)
         self._kept.put(key, (listed,), seconds=_FAILED if listed is None else _FRESH)
         return listed
 
@@ -98,13 +89,12 @@ def _told(headers: Iterable[Pair], *, keyed: bool) -> Iterator[Pair]:
             yield name, value
 
 
-async def _ask(upstream: Upstream, scope: Scope, headers: Iterable[Pair]) -> list[dict[str, Any]]:
-    """Raises UnlistedError."""
-    answer = await ask_for_models(upstream, scope, headers, Record(others=True))
+def _listed(answer: Collected) -> list[dict[str, Any]] | None:
+    """The entries of an upstream's list; None where its answer is none."""
     value = read_value(answer.body or b"")
     listed = value.get("data") if isinstance(value, dict) else None
     if answer.status != 200 or not isinstance(listed, list):
-        raise UnlistedError
+        return None
     return [entry for entry in listed if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
 
 
@@ -135,10 +125,9 @@ def _entry(name: str, owner: str, known: dict[str, Any]) -> dict[str, Any]:
 _MAX_BYTES = 8 << 20
 
 
-async def ask_for_models(
-    upstream: Upstream, scope: Scope, headers: Iterable[tuple[bytes, bytes]], record: Record
-) -> Collected:
-    """The upstream's answer to `GET /v1/models`; without a body where that has more than 8 MiB.
+async def ask_for_models(upstream: Upstream, scope: Scope, headers: Iterable[Pair]) -> Collected:
+    """The upstream's answer to `GET /v1/models`; without a status where it has none in time, without a body where that
+    has more than 8 MiB.
 
     scope: of the client's request. headers: sent in place of its own, beside its `Via`.
     """
@@ -151,18 +140,21 @@ async def ask_for_models(
         "root_path": "",
         "query_string": b"",
         "headers": [*headers, *hops, (b"accept-encoding", b"identity")],
-        RECORD: record,
+        RECORD: Record(others=True),
         TENANT_KEY: None,
     }
     answer = Collected(_MAX_BYTES)
-    with contextlib.suppress(TooLongError):
-        await upstream(own, Given(b"", answer.gone), answer.send)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await upstream(own, Given(b"", answer.gone), answer.send)
+    except TooLongError:
+        pass
+    except (TimeoutError, ToolCallError):
+        answer.status = 0
     return answer
 
 
-# Seconds: how long to wait for an upstream, and how long its answer holds.
-_READY_PATIENCE = 5.0
-_READY_FRESH = 5.0
+_READY_FRESH = 5.0  # seconds for which the answer to `/readyz` holds
 
 
 class Readiness:
@@ -204,10 +196,5 @@ class Readiness:
 
 async def _answers(upstream: Upstream, scope: Scope) -> bool:
     # None of the client's headers are sent: a client without a key may ask this.
-    record = Record(others=True)
-    try:
-        async with asyncio.timeout(_READY_PATIENCE):
-            answer = await ask_for_models(upstream, scope, [(b"host", b"localhost")], record)
-    except (TimeoutError, ToolCallError):
-        return False
+    answer = await ask_for_models(upstream, scope, [(b"host", b"localhost")])
     return 0 < answer.status < 500

@@ -28,7 +28,7 @@ from ..http.request_record import record_of
 from ..middleware.asgi import REFUSED
 from ..middleware.faces import ModelsAnswer, refuse, shows_version
 from .model_list import Listing, with_aliases
-from .upstream.forwarder import BUSY, retry_after
+from .upstream.forwarder import BUSY, lifespan, retry_after
 from .upstream.model_names import AliasedAnswer, Asked, Rename, aliases_of, asked_model
 from .upstream.upstream import Upstream, UpstreamConfig, in_turn
 from .upstreams_file import upstreams_of
@@ -123,7 +123,7 @@ class Router:
         if self.is_direct:
             await self._upstreams[0](scope, receive, send)
         elif scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+            await lifespan(receive, send, self._warm, self.aclose)
         elif wants_websocket(scope):
             await refuse_websocket(scope, receive, send)
         elif scope["method"] == "GET" and (name := _model_asked(scope)) is not None:
@@ -131,17 +131,9 @@ class Router:
         else:
             await self._route(scope, receive, send)
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                for upstream in self._upstreams:
-                    upstream.warm()
-                await send({"type": "lifespan.startup.complete"})
-            elif message["type"] == "lifespan.shutdown":
-                await self.aclose()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
+    def _warm(self) -> None:
+        for upstream in self._upstreams:
+            upstream.warm()
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A request that names no model."""

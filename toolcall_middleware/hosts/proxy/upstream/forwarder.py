@@ -13,7 +13,7 @@ import random
 import re
 import time
 from base64 import b64encode
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from random import Random
@@ -29,7 +29,6 @@ from ....settings import Settings
 from ....wire import openai
 from ....wire.openai import read_object
 from ....wire.sse import DONE, EventReader
-from ...http.answer import PassingAnswer
 from ...http.bodies import Inflate, Leaving, collect
 from ...http.client_library import httpx
 from ...http.errors import refuse_websocket, send_error, send_refusal, wants_websocket
@@ -94,6 +93,21 @@ def retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
 def pause(attempts: int, random: Random) -> float:
     """Seconds before the attempt after `attempts` others: doubled each time, and not the same for all who wait."""
     return _FIRST_WAIT * 2.0 ** min(attempts, 10) * random.uniform(0.5, 1.0)
+
+
+async def lifespan(
+    receive: Receive, send: Send, begin: Callable[[], object], end: Callable[[], Awaitable[object]]
+) -> None:
+    """Answer a server's lifespan: `begin` is called at its startup, `end` at its shutdown."""
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            begin()
+            await send({"type": "lifespan.startup.complete"})
+        elif message["type"] == "lifespan.shutdown":
+            await end()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
 
 
 class _ClientGoneError(Exception):
@@ -173,22 +187,14 @@ class Forwarder:
             case "http":
                 await self._http(scope, receive, send)
             case "lifespan":
-                await self._lifespan(receive, send)
+                await lifespan(receive, send, self._opened_client, self._close)
             case kind:
                 raise RuntimeError(f"unknown ASGI scope {kind!r}")
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                self._opened_client()
-                await send({"type": "lifespan.startup.complete"})
-            elif message["type"] == "lifespan.shutdown":
-                if self._client is not None:
-                    client, self._client = self._client, None
-                    await client.aclose()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
+    async def _close(self) -> None:
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.aclose()
 
     def _opened_client(self) -> Client:
         if self._client is None:
@@ -234,14 +240,13 @@ class Forwarder:
             except ToolCallError as error:
                 await send_error(send, error)
                 return
-            words = _Words(send) if reply.status >= HTTPStatus.BAD_REQUEST else None
-            send = send if words is None else words.send
             await send(head)
+            words = bytearray() if reply.status >= HTTPStatus.BAD_REQUEST else None
             events = WholeEvents() if not self._translated and is_event_stream(head["headers"]) else None
             ending = b""
             fault: ToolCallError | None = None
             try:
-                await self._in_time(deadline, _pass(reply, first, events, send), record_of(scope))
+                await self._in_time(deadline, _pass(reply, first, events, words, send), record_of(scope))
             except ToolCallError as error:
                 fault = error
             except httpx.TransportError as error:
@@ -258,7 +263,7 @@ class Forwarder:
             await send({"type": "http.response.body", "body": ending, "more_body": False})
             if words is not None:
                 hint = self._hint if reply.status == HTTPStatus.NOT_FOUND else ""
-                words.log(reply.status, head["headers"], record_of(scope), hint)
+                _log_refusal(bytes(words), reply.status, head["headers"], record_of(scope), hint)
         finally:
             # Also when the client has gone: the upstream stops working when its connection closes.
             await reply.close()
@@ -431,44 +436,33 @@ class Forwarder:
         return fault
 
 
-async def _pass(reply: Reply, first: bytes, events: WholeEvents | None, send: Send) -> None:
-    """The body of an answer, which begins with `first`, to the client as it comes."""
-    if first:
-        out = first if events is None else events.feed(first)
-        if out:
-            await send({"type": "http.response.body", "body": out, "more_body": True})
-    async for part in reply.pieces:
+async def _pass(reply: Reply, first: bytes, events: WholeEvents | None, words: bytearray | None, send: Send) -> None:
+    """The body of an answer, which begins with `first`, to the client as it comes. Its beginning goes to `words`."""
+    part: bytes | None = first
+    while part is not None:
+        if words is not None and len(words) < _MOST_WORDS:
+            words += part[:_MOST_WORDS]
         out = part if events is None else events.feed(part)
         if out:
             await send({"type": "http.response.body", "body": out, "more_body": True})
+        part = await anext(reply.pieces, None)
 
 
-class _Words(PassingAnswer):
-    """An upstream's error on its way to the client, whose beginning is kept for one line of the log."""
-
-    def __init__(self, send: Send) -> None:
-        super().__init__(send)
-        self._begin = b""
-
-    def passed(self, body: bytes, *, last: bool) -> None:  # noqa: ARG002 - as a PassingAnswer
-        if len(self._begin) < _MOST_WORDS:
-            self._begin += body[:_MOST_WORDS]
-
-    def log(self, status: int, headers: Headers, record: Record, hint: str) -> None:
-        """Say why the upstream refused."""
-        if record.is_question:
-            return
-        says = "" if record.hide is None else self._says(status, headers, record.hide)
+def _log_refusal(words: bytes, status: int, headers: Headers, record: Record, hint: str) -> None:
+    """Say in the log why the upstream refused, in one line. words: the beginning of its answer."""
+    if not record.is_question:
+        says = "" if record.hide is None else _said(words, status, headers, record.hide)
         log_event(logger, logging.WARNING, "upstream refused", {"status": status, "says": says, "hint": hint})
 
-    def _says(self, status: int, headers: Headers, hide: Callable[[bytes], bytes]) -> str:
-        coding = next(iter(values_of(headers, b"content-encoding")), b"").decode("latin-1")
-        try:
-            said = Inflate(coding.lower(), _MOST_WORDS * 8).feed(self._begin) if coding else self._begin
-        except ToolCallError:
-            said = b""
-        words = " ".join(openai.read_error(hide(said), status).message.split())
-        return on_one_line(words if len(words) <= _SHOWN_WORDS else words[: _SHOWN_WORDS - 1] + "…")
+
+def _said(words: bytes, status: int, headers: Headers, hide: Callable[[bytes], bytes]) -> str:
+    coding = next(iter(values_of(headers, b"content-encoding")), b"").decode("latin-1")
+    try:
+        plain = Inflate(coding.lower(), _MOST_WORDS * 8).feed(words) if coding else words
+    except ToolCallError:
+        plain = b""
+    text = " ".join(openai.read_error(hide(plain), status).message.split())
+    return on_one_line(text if len(text) <= _SHOWN_WORDS else text[: _SHOWN_WORDS - 1] + "…")
 
 
 def _tell(fault: ToolCallError, record: Record) -> None:
