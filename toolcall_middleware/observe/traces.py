@@ -35,6 +35,12 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _OURS = re.compile(r"\d{8}T\d{6}-", re.ASCII)
 _MAX_READ = 256 << 20
 _MAX_WAITING = 64
+_SUMMARY = (
+    "id", "time", "api", "path", "tenant", "upstream", "model", "stream", "mode", "format", "constraint", "attempts",
+    "calls", "outcomes", "no_call", "prompt_tokens", "completion_tokens", "estimated", "finish_reasons", "error",
+    "status", "own", "first_content", "first_call", "ended", "end",
+)  # fmt: skip
+"""What a trace has of a report, in this order."""
 _ENCODE = msgspec.json.Encoder().encode
 
 
@@ -68,37 +74,13 @@ def summary_of(report: Report) -> dict[str, Any]:
     def ms(at: float | None) -> float | None:
         return None if at is None else round((at - report.began) * 1000, 3)
 
-    return {
-        "id": report.id,
-        "time": report.wall,
-        "api": report.api,
-        "path": report.path,
-        "tenant": report.tenant,
-        "upstream": report.upstream,
-        "model": report.model,
-        "stream": report.stream,
-        "mode": report.mode,
-        "format": report.format,
-        "constraint": report.constraint,
-        "attempts": [
-            {"why": one.why, "at": ms(one.began), "first_byte": ms(one.first_byte), "status": one.status}
-            for one in report.attempts
-        ],
-        "calls": report.calls,
-        "outcomes": list(report.outcomes),
-        "no_call": report.no_call,
-        "prompt_tokens": report.prompt_tokens,
-        "completion_tokens": report.completion_tokens,
-        "estimated": report.estimated,
-        "finish_reasons": report.finish_reasons,
-        "error": report.error,
-        "status": report.status,
-        "own": round(report.own * 1000, 3),
-        "first_content": ms(report.first_content),
-        "first_call": ms(report.first_call),
-        "ended": ms(report.ended),
-        "end": report.end,
-    }
+    converted: dict[str, Any] = {name: ms(getattr(report, name)) for name in ("first_content", "first_call", "ended")}
+    converted |= {"time": report.wall, "own": round(report.own * 1000, 3), "outcomes": list(report.outcomes)}
+    converted["attempts"] = [
+        {"why": one.why, "at": ms(one.began), "first_byte": ms(one.first_byte), "status": one.status}
+        for one in report.attempts
+    ]
+    return {name: converted[name] if name in converted else getattr(report, name) for name in _SUMMARY}
 
 
 def is_trace(data: bytes) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-import functools
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,7 +25,6 @@ _AS_OPTIONS = frozenset({"port", "host", "workers", "log_level", "inspect", "ups
 """Options of `serve` that people take for settings."""
 _SHOWN_AS = {"upstream": "upstream_url", "upstreams": "upstreams_file"}
 _CHAT = "/chat/completions"
-_MAX_KEPT = 512
 _T = TypeVar("_T")
 _Default = TypeVar("_Default")
 _Given = TypeVarTuple("_Given")
@@ -282,10 +280,4 @@ def _within(pattern: str, patterns: tuple[str, ...]) -> bool:
 
 def admits(patterns: tuple[str, ...], name: str) -> bool:
     """Whether a tool's name is one of `patterns`: names, or globs with `*`, `?` and `[...]`."""
-    # Clients and models invent names of any size: long ones are not cached.
-    return _admits(patterns, name) if len(name) <= _MAX_KEPT else _admits.__wrapped__(patterns, name)
-
-
-@functools.lru_cache(maxsize=4096)
-def _admits(patterns: tuple[str, ...], name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

@@ -8,10 +8,9 @@ One question at a time: llama-cpp-python breaks off an answer when the next requ
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -179,9 +178,6 @@ class Asker:
         return self._times > 1
 
 
-@contextlib.asynccontextmanager
-async def _client(app: ASGIApp) -> AsyncIterator[httpx.AsyncClient]:
+def _client(app: ASGIApp) -> httpx.AsyncClient:
     # The transport is this process; time is measured around each question.
-    transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://backend") as client:
-        yield client
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://backend")

@@ -11,9 +11,9 @@ Strings are compared without case, blanks and ,./-_*^.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,24 @@ import msgspec
 
 from ...model import ToolCall
 from ...wire import openai
-from ..command import UsageError
+from ..command import UsageError, read_file
 from .trials import Judgement, Question, QuestionSet
 
 _TOKENS = 512
 """For one answer: parallel questions want up to eight calls."""
-_MOST_LINE = 1 << 20
 _MOST_DEPTH = 32
-# What BFCL calls the types of parameters, as JSON Schema does. Others are Java's and JavaScript's.
-_TYPES = {
-    "dict": "object", "object": "object", "float": "number", "number": "number", "integer": "integer",
-    "string": "string", "boolean": "boolean", "array": "array", "tuple": "array", "list": "array", "any": "string",
+# BFCL's types of parameters, as JSON Schema and as Python have them. Others are Java's and JavaScript's.
+_TYPES: dict[str, tuple[str, type]] = {
+    "dict": ("object", dict), "object": ("object", dict), "float": ("number", float), "number": ("number", float),
+    "integer": ("integer", int), "string": ("string", str), "boolean": ("boolean", bool), "array": ("array", list),
+    "tuple": ("array", list), "list": ("array", list), "any": ("string", str),
 }  # fmt: skip
 _KEPT = ("description", "enum", "default", "format", "minimum", "maximum", "pattern")
+_NO_FLOAT = 10**308  # and larger integers have no float
+_IGNORED = re.compile(r"[ ,./\-_*^]")
+
+Expected = tuple[str, Mapping[str, Sequence[Any]]]
+"""One possible answer: a function, and for each of its arguments the values that are right."""
 
 
 def read_questions(path: Path, answers: Path | None, limit: int) -> QuestionSet:
@@ -43,7 +48,7 @@ def read_questions(path: Path, answers: Path | None, limit: int) -> QuestionSet:
 
     Raises UsageError that names the file and the line.
     """
-    lines = list(_lines(path, limit))
+    lines = list(itertools.islice(_lines(path), limit))
     if not lines:
         raise UsageError(f"{path}: it holds no question.")
     needed = {line["id"] for _, line in lines if _wants(line["id"]) is None}
@@ -58,31 +63,18 @@ def read_questions(path: Path, answers: Path | None, limit: int) -> QuestionSet:
     return QuestionSet(f"BFCL, {path.name}", found, choices=("auto",), constrained=False)
 
 
-def _lines(path: Path, limit: int | None) -> Iterator[tuple[int, dict[str, Any]]]:
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """(number, value) of the lines of a file, each an object with an `id`."""
-    read = 0
-    try:
-        with path.open("rb") as file:
-            number = 0
-            while line := file.readline(_MOST_LINE + 1):
-                number += 1
-                if len(line) > _MOST_LINE:
-                    raise UsageError(f"{path}, line {number}: it is longer than {_MOST_LINE >> 20} MiB.")
-                if not line.strip():
-                    continue
-                value = msgspec.json.decode(line)
-                if not isinstance(value, dict) or not isinstance(value.get("id"), str):
-                    raise UsageError(
-                        f"{path}, line {number}: it is no object with an id; BFCL's files have one a line."
-                    )
-                yield number, value
-                read += 1
-                if read == limit:
-                    return
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}, line {number}: {error}") from None
+    for number, line in enumerate(read_file(str(path)).split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            value = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise UsageError(f"{path}, line {number}: {error}") from None
+        if not isinstance(value, dict) or not isinstance(value.get("id"), str):
+            raise UsageError(f"{path}, line {number}: it is no object with an id; BFCL's files have one a line.")
+        yield number, value
 
 
 def _wants(name: str) -> bool | None:
@@ -95,7 +87,7 @@ def _wants(name: str) -> bool | None:
 def _answers(path: Path, wanted: set[str]) -> dict[str, Any]:
     if not path.is_file():
         raise UsageError(f"{path}: there are no possible answers; give them by --bfcl-answers FILE.")
-    return {line["id"]: line.get("ground_truth") for _, line in _lines(path, None) if line["id"] in wanted}
+    return {line["id"]: line.get("ground_truth") for _, line in _lines(path) if line["id"] in wanted}
 
 
 def _question(line: Mapping[str, Any], expected: Mapping[str, Any]) -> Question:
@@ -135,13 +127,13 @@ def _expected(ground_truth: Any, offered: set[str]) -> list[Expected]:
     """The possible answers of one question; each is of a function that it offers."""
     if not ground_truth:
         raise ValueError("it has no possible answers")
-    answers = []
+    answers: list[Expected] = []
     for answer in ground_truth:
         for function, arguments in answer.items():
             if not all(isinstance(values, list) for values in arguments.values()):
                 raise ValueError("the possible values of an argument are no list")
-            answers.append(Expected(offered_name(function), dict(arguments)))
-    if not {answer.name for answer in answers} <= offered:
+            answers.append((offered_name(function), dict(arguments)))
+    if not {name for name, _ in answers} <= offered:
         raise ValueError("a possible answer is of a function that is not offered")
     return answers
 
@@ -152,8 +144,21 @@ def offered_name(name: str) -> str:
 
 
 def _judge(calls: Sequence[ToolCall], *, types: Mapping[str, Any], answers: Sequence[Expected]) -> Judgement:
-    fault = fault_of(calls, types, answers)
-    return Judgement(fault, fault is None)
+    """Whether an answer's calls are right. types: BFCL's `parameters`, by function.
+
+    The fault quotes no value of a question or of an answer.
+    """
+    if len(calls) != len(answers):
+        return Judgement(f"{len(calls)} calls, not {len(answers)}", right=False)
+    left = list(calls)
+    for name, arguments in answers:
+        faults = [_fault(call, types[name], name, arguments) for call in left]
+        if None not in faults:
+            # That of the nearest: another function's says less.
+            named = (fault for call, fault in zip(left, faults, strict=True) if call.name == name)
+            return Judgement(next(named, faults[0]), right=False)
+        del left[faults.index(None)]
+    return Judgement(None, right=True)
 
 
 def _any_or_none(calls: Sequence[ToolCall], *, wants: bool) -> Judgement:
@@ -169,7 +174,7 @@ def _schema(parameters: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
     kind = parameters.get("type")
     if kind is not None and kind not in _TYPES:
         raise ValueError(f"the type {kind!r} is none of JSON's or Python's")
-    made: dict[str, Any] = {} if kind is None else {"type": _TYPES[kind]}
+    made: dict[str, Any] = {} if kind is None else {"type": _TYPES[kind][0]}
     made |= {name: parameters[name] for name in _KEPT if name in parameters}
     if "properties" in parameters:
         made["properties"] = {name: _schema(one, depth + 1) for name, one in parameters["properties"].items()}
@@ -179,63 +184,33 @@ def _schema(parameters: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
     return made
 
 
-_PYTHON: dict[str, type] = {
-    "string": str, "integer": int, "float": float, "number": float, "boolean": bool, "array": list, "list": list,
-    "tuple": list, "dict": dict, "object": dict, "any": str,
-}  # fmt: skip
-_NO_FLOAT = 10**308  # and larger integers have no float
-_IGNORED = re.compile(r"[ ,./\-_*^]")
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """One possible answer: a function, and for each of its arguments the values that are right."""
-
-    name: str
-    arguments: Mapping[str, Sequence[Any]]
-
-
-def fault_of(calls: Sequence[ToolCall], types: Mapping[str, Any], answers: Sequence[Expected]) -> str | None:
-    """What is wrong with an answer's calls; None where they are right. types: BFCL's `parameters`, by function.
-
-    The text quotes no value of a question or of an answer.
-    """
-    if len(calls) != len(answers):
-        return f"{len(calls)} calls, not {len(answers)}"
-    left = list(calls)
-    for answer in answers:
-        faults = [_fault(call, types[answer.name], answer) for call in left]
-        if None not in faults:
-            # That of the nearest: another function's says less.
-            named = (fault for call, fault in zip(left, faults, strict=True) if call.name == answer.name)
-            return next(named, faults[0])
-        del left[faults.index(None)]
-    return None
-
-
-def _fault(call: ToolCall, parameters: Mapping[str, Any], answer: Expected) -> str | None:
-    if call.name != answer.name:
+def _fault(
+    call: ToolCall, parameters: Mapping[str, Any], name: str, possible: Mapping[str, Sequence[Any]]
+) -> str | None:
+    if call.name != name:
         return "another function"
     given = openai.read_value(call.arguments.encode())
     if not isinstance(given, dict):
-        return f"{call.name}: its arguments are no object"
+        return f"{name}: its arguments are no object"
     properties = parameters.get("properties", {})
-    for name in parameters.get("required") or ():
-        if name not in given:
-            return f"{call.name}: no {name}"
-    for name, value in given.items():
-        if name not in properties or name not in answer.arguments:
-            return f"{call.name}: an argument too many"
-        if not _is_right(value, properties[name], answer.arguments[name]):
-            return f"{call.name}: {name} is none of the possible values"
-    left_out = (name for name, values in answer.arguments.items() if name not in given and "" not in values)
-    missing = next(left_out, None)
-    return None if missing is None else f"{call.name}: no {missing}"
+    for required in parameters.get("required") or ():
+        if required not in given:
+            return f"{name}: no {required}"
+    for key, value in given.items():
+        if key not in properties or key not in possible:
+            return f"{name}: an argument too many"
+        if not _is_right(value, properties[key], possible[key]):
+            return f"{name}: {key} is none of the possible values"
+    missing = next((key for key, values in possible.items() if key not in given and "" not in values), None)
+    return None if missing is None else f"{name}: no {missing}"
+
+
+def _python(kind: Any) -> type:
+    return _TYPES.get(str(kind), ("", str))[1]
 
 
 def _is_right(value: Any, schema: Mapping[str, Any], possible: Sequence[Any]) -> bool:
-    kind = schema.get("type")
-    wanted = _PYTHON.get(str(kind), str)
+    wanted = _python(schema.get("type"))
     if wanted is float and type(value) is int and abs(value) < _NO_FLOAT:
         value = float(value)
     # Where a variable's name is accepted for a value, the possible values have another type than the parameter.
@@ -244,7 +219,7 @@ def _is_right(value: Any, schema: Mapping[str, Any], possible: Sequence[Any]) ->
         return type(value) is known and _plain(value, possible)
     if isinstance(value, list):
         items = schema.get("items")
-        inner = _PYTHON.get(str(items.get("type")), str) if isinstance(items, dict) else None
+        inner = _python(items.get("type")) if isinstance(items, dict) else None
         if inner is dict:
             return _lists_of_objects(value, possible)
         fitting = inner is None or any(_fit(value, inner, one) for one in possible)
