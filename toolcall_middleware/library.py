@@ -17,7 +17,7 @@ from .formats.base import ParserOptions
 from .model import ToolCall, ToolResult, ToolSet
 from .parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text
 from .parsing.text.reasoning import OpenedAnswer
-from .parsing.values.coercion import Coercion, needs_coercion
+from .parsing.values.coercion import Coercion
 from .request.tools import ToolLimits, read_choice, read_tools
 from .wire.json_input import written_arguments
 
@@ -118,7 +118,7 @@ class CallReader:
             match event:
                 case CallStart(name):
                     tool = self._tools.by_name.get(name)
-                    if tool is not None and needs_coercion(tool.parameters):
+                    if tool is not None:
                         self._coercion = Coercion(tool.parameters)
                     out.append(event)
                 case CallArgs(text) if self._coercion is not None:

@@ -14,8 +14,7 @@ from toolcall_middleware import parsing
 
 # Every module that reads a model's text.
 PARSING = [
-    *(module.name for module in pkgutil.walk_packages(parsing.__path__, f"{parsing.__name__}.") if not module.ispkg),
-    "toolcall_middleware.json_schema.types",
+    module.name for module in pkgutil.walk_packages(parsing.__path__, f"{parsing.__name__}.") if not module.ispkg
 ]
 
 

@@ -1,4 +1,4 @@
-"""Bare text becomes JSON of a declared type."""
+"""What a schema admits at a place, and the JSON that bare text becomes there."""
 
 from __future__ import annotations
 
@@ -10,10 +10,126 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcall_middleware.json_schema.types import ALL, STRING
-from toolcall_middleware.parsing.values.typing import is_json, json_of, literal, repaired_json
+from toolcall_middleware.parsing.values import typing
+from toolcall_middleware.parsing.values.typing import ALL, STRING, Places, is_json, json_of, literal, repaired_json
 
-NUMBER, BOOLEAN, NULL = frozenset({"number"}), frozenset({"boolean"}), frozenset({"null"})
+ROOT: dict[str, Any] = {
+    "$defs": {
+        "point": {"type": "object"},
+        "loop": {"$ref": "#/$defs/loop"},
+        "a/b~c": {"type": "boolean"},
+        "items": {"type": ["integer", "null"]},
+    }
+}
+
+SCHEMAS: list[tuple[Any, set[str]]] = [
+    ({"type": "string"}, {"string"}),
+    ({"type": "integer"}, {"integer"}),
+    ({"type": "number"}, {"number", "integer"}),
+    ({"type": "boolean"}, {"boolean"}),
+    ({"type": "null"}, {"null"}),
+    ({"type": "array", "items": {"type": "string"}}, {"array"}),
+    ({"type": "object"}, {"object"}),
+    ({"type": ["string", "null"]}, {"string", "null"}),
+    ({"type": "string", "nullable": True}, {"string", "null"}),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"integer", "null"}),
+    ({"oneOf": [{"type": "string"}, {"type": "object"}]}, {"string", "object"}),
+    ({"allOf": [{"type": ["string", "integer"]}, {"type": ["number", "null"]}]}, {"integer"}),
+    ({"allOf": [{"type": "string"}, {"type": "number"}]}, set(ALL)),  # nothing fits: then anything does
+    ({"anyOf": [{"anyOf": [{"type": "array"}]}, {"const": 1.5}]}, {"array", "number", "integer"}),
+    ({"enum": ["a", "b"]}, {"string"}),
+    ({"enum": [1, "a", None, True, [], {}]}, set(ALL)),
+    ({"enum": []}, set(ALL)),
+    ({"const": None}, {"null"}),
+    ({"const": False}, {"boolean"}),
+    ({"properties": {"x": {}}}, {"object"}),
+    ({"$ref": "#/$defs/point"}, {"object"}),
+    ({"$ref": "#/$defs/a~1b~0c"}, {"boolean"}),
+    ({"$ref": "#/$defs/items", "description": "x"}, {"integer", "null"}),
+    ({"$ref": "#/$defs/loop"}, set(ALL)),
+    ({"$ref": "#/$defs/nothing"}, set(ALL)),
+    ({"$ref": "https://example.com/schema"}, set(ALL)),
+    ({"type": "date"}, set(ALL)),
+    ({"type": 5}, set(ALL)),
+    ({"anyOf": "x"}, set(ALL)),
+    ({}, set(ALL)),
+    (True, set(ALL)),
+    (None, set(ALL)),
+]
+
+
+@pytest.mark.parametrize(("schema", "types"), SCHEMAS)
+def test_the_types_that_a_schema_allows(schema: Any, types: set[str]) -> None:
+    assert Places({**ROOT, "properties": {"x": schema}}).argument("x") == types
+
+
+PARAMETERS: list[tuple[dict[str, Any] | None, str, set[str]]] = [
+    ({"properties": {"y": {}}, "additionalProperties": {"type": "boolean"}}, "y", set(ALL)),
+    ({"properties": {"y": {}}, "additionalProperties": {"type": "boolean"}}, "other", {"boolean"}),
+    ({"additionalProperties": False}, "other", set(ALL)),
+    (None, "x", set(ALL)),
+    ({"properties": ["x"]}, "x", set(ALL)),
+    ({"$ref": "#/$defs/t", "$defs": {"t": {"properties": {"x": {"type": "string"}}}}}, "x", {"string"}),
+]
+
+
+@pytest.mark.parametrize(("parameters", "name", "types"), PARAMETERS)
+def test_the_types_of_a_parameter(parameters: dict[str, Any] | None, name: str, types: set[str]) -> None:
+    assert Places(parameters).argument(name) == types
+
+
+TYPE: st.SearchStrategy[Any] = st.sampled_from(["string", "integer", "x", None, 5, ["null", "string"], [None], {}])
+POINTER: st.SearchStrategy[Any] = st.sampled_from(["#", "#/", "#/properties/x", "#/anyOf/0", "x", "#/$defs/x", None, 5])
+SCHEMA: st.SearchStrategy[Any] = st.recursive(
+    st.sampled_from([None, True, {}, "x", {"type": "string"}]),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "type": TYPE, "anyOf": st.lists(inner, max_size=2), "allOf": inner, "oneOf": st.lists(inner, max_size=2), "enum": TYPE,
+            "$ref": POINTER, "properties": st.fixed_dictionaries({"x": inner}), "additionalProperties": inner, "const": TYPE,
+        },
+    ),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@given(SCHEMA)
+def test_no_schema_raises(schema: Any) -> None:
+    for parameters in ({"properties": {"x": schema}}, schema if isinstance(schema, dict) else {}):
+        places = Places(parameters)
+        assert places.argument("x") <= ALL
+        assert places.argument("y") <= ALL
+
+
+def test_schemas_that_refer_to_each_other_are_read_once_and_no_more_than_a_call_may_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """64 times 64 times 64 ways lead down, and a model writes any number of keys."""
+    read: list[int] = []
+    own_types = typing._own_types
+
+    def counted(schema: Any) -> frozenset[str]:
+        read.append(id(schema))
+        return own_types(schema)
+
+    monkeypatch.setattr(typing, "_own_types", counted)
+    layers: dict[str, Any] = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"} for _ in range(64)]} for n in range(3)}
+    root = {"$defs": {**layers, "d3": {"type": "integer"}}, "properties": {"x": {"$ref": "#/$defs/d0"}}}
+    assert Places(root).argument("x") == {"integer"}
+    assert len(read) <= 64 * 3 + 6
+
+    def wide(levels: int) -> dict[str, Any]:
+        return {"anyOf": [wide(levels - 1) for _ in range(64)]} if levels else {"const": 1}
+
+    alternatives = {"properties": {}, "additionalProperties": {"$ref": "#/$defs/wide"}}
+    tool = {"anyOf": [dict(alternatives) for _ in range(60)], "$defs": {"wide": wide(3)}}
+    read.clear()
+    places = Places(tool)
+    assert all(places.argument(f"key{n}") == ALL for n in range(40))
+    assert 1000 < len(read) <= 2048
+
+
+NUMBER, BOOLEAN, NULL = frozenset({"number", "integer"}), frozenset({"boolean"}), frozenset({"null"})
 ARRAY, OBJECT = frozenset({"array"}), frozenset({"object"})
 
 # Text, declared types, JSON.

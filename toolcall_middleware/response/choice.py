@@ -20,10 +20,8 @@ from ..formats.base import ParserOptions, StreamParser, ToolFormat
 from ..formats.inner_calls import Asked, InnerCalls, InnerTools, OuterEvents
 from ..formats.near_misses import NoCall
 from ..json_schema.validate_arguments import checker_for
-from ..model import ToolSet
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from ..parsing.text.reasoning import OpenedAnswer, OpenedReasoning
-from ..parsing.values.coercion import Coercion, needs_coercion
 from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..wire import openai
@@ -408,7 +406,6 @@ def choice_maker(
         attempt,
         check=_check(chat, settings, attempt.strict),
         offered=offered.by_name if chat.tools.tools else None,
-        coerce=_coercions(offered) if settings.coerce_arguments else None,
         near_misses=functools.partial(near_misses.places, tools=offered, syntax=syntax) if calls else None,
     )
     left = max(chat.n, _MOST_CHOICES)
@@ -483,17 +480,6 @@ def _check(chat: ChatRequest, settings: Settings, strict: frozenset[str]) -> Cal
     if settings.validate_arguments != "off":
         return faults
     return lambda name, arguments: faults(name, arguments) if name in strict else []
-
-
-def _coercions(tools: ToolSet) -> Callable[[str], Coercion | None]:
-    """Return a factory by tool name for a call's `Coercion`; it gives None where the schema has nothing to coerce."""
-
-    @functools.cache
-    def is_due(name: str) -> bool:
-        tool = tools.by_name.get(name)
-        return tool is not None and needs_coercion(tool.parameters)
-
-    return lambda name: Coercion(tools.by_name[name].parameters) if is_due(name) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import msgspec
 from ..answer.operations import Arguments, CallClosed, CallOpened, Content, Op, ReasoningText
 from ..errors import ToolCallError
 from ..formats.near_misses import NoCall
+from ..model import Tool
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
 from ..parsing.pieces import Gathered, StopFinder
 from ..parsing.values.coercion import Coercion
@@ -86,12 +87,10 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     extension: Extension | None = None
     full: Callable[[], bool] | None = None
     """Whether the model has written about as many tokens as the request allows."""
-    coerce: Callable[[str], Coercion | None] | None = None
-    """Makes the `Coercion` of a call by its tool's name; it gives None where the schema has nothing to coerce."""
     report: CallReport | None = None
     """Receives finished calls."""
-    offered: Collection[str] | None = None
-    """The names that may be called; None for all."""
+    offered: Mapping[str, Tool] | None = None
+    """The tools that may be called, by name; None for all."""
     near_misses: FindNearMisses | None = None
     """Finds text that looks like a call but is not one. None where no call can come."""
     retried: bool = False
@@ -302,16 +301,16 @@ class Message:
         if call_id is not None and policy.native:
             own = write_id(call_id) if policy.settings.rewrite_ids else call_id
         call = self.call = OpenCall(name, own, math.inf if limit is None else limit, extra=event.extra)
-        if policy.coerce is not None and name not in policy.chat.custom:
-            call.coercion = policy.coerce(name)
+        tool = (policy.offered or {}).get(name)
+        if tool is not None and policy.settings.coerce_arguments and name not in policy.chat.custom:
+            call.coercion = Coercion(tool.parameters)
         if not policy.admits(name):
             message = f"The model called the tool {name!r}, which is not on the allowlist."
             if policy.settings.allowlist_mode != "warn":
                 self._refuse("tool_not_allowed", message, at="name")
                 return
             self.warnings.append(message)
-        streams = policy.settings.stream_arguments and name not in policy.chat.custom and name not in policy.held
-        if streams and not self._waits_behind(name):
+        if self._may_stream(name) and name not in policy.held and not self._waits_behind(name):
             self._open(call, ops)
             if name in policy.strict:
                 call.passed = Gathered()
@@ -320,13 +319,10 @@ class Message:
 
     def _waits_behind(self, name: str) -> bool:
         """Whether a later call of this name is held until its end although it would stream as the first call."""
-        policy = self._policy
-        return (
-            policy.holds_later
-            and self.calls > 0
-            and policy.settings.stream_arguments
-            and name not in policy.chat.custom
-        )
+        return self._policy.holds_later and self.calls > 0 and self._may_stream(name)
+
+    def _may_stream(self, name: str) -> bool:
+        return self._policy.settings.stream_arguments and name not in self._policy.chat.custom
 
     def _open(self, call: OpenCall, ops: list[Op]) -> None:
         if not self._policy.drops_prose:

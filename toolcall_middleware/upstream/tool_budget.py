@@ -25,7 +25,7 @@ from ..json_schema.validate_arguments import UNCHECKED, checker_for
 from ..json_schema.walk import changed
 from ..lru_cache import LRUCache
 from ..model import ChoiceMode, Tool, ToolCall, ToolResult, ToolSet
-from ..parsing.values.coercion import Coercion, needs_coercion
+from ..parsing.values.coercion import Coercion
 from ..request.messages import calls_of
 from ..request.parse import ChatRequest
 from ..settings import Settings
@@ -101,7 +101,7 @@ class ToolBudget:
     def _faults(self, name: str, arguments: str) -> list[str]:
         """The faults of a call's arguments, after they are coerced to the types of its schema."""
         schema = self._chat.tools.by_name[name].parameters
-        if self._settings.coerce_arguments and needs_coercion(schema):
+        if self._settings.coerce_arguments:
             coercion = Coercion(schema)
             arguments = coercion.feed(arguments) + coercion.finish()
         faults = checker_for(self._chat.tools_raw, self._chat.tools).faults(name, arguments)

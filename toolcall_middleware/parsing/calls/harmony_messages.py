@@ -24,7 +24,7 @@ from collections.abc import Callable
 from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import anywhere
 from ..values.json_spelling import quoted
-from ..values.typing import argument_types
+from ..values.typing import Places
 from .call_arguments import CallArguments
 
 _STARTS = frozenset({"<|start|>assistant", "<|start|> assistant"})
@@ -341,7 +341,7 @@ class _Message:
         keys = [str(key) for key in properties] if isinstance(properties, dict) else []
         key = keys[0] if keys else "input"
         alone = not isinstance(required, list) or all(other == key for other in required)
-        return key if alone and "string" in argument_types(schema, key) else ""
+        return key if alone and "string" in Places(schema).argument(key) else ""
 
 
 def _said(

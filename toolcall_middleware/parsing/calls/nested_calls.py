@@ -12,12 +12,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...json_schema.pointer import Scope
-from ...json_schema.types import STRING
 from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import WHITE_SPACE
 from ..values.json_spelling import quoted
-from ..values.typing import Place, Places, json_of
+from ..values.typing import STRING, Place, Places, json_of
 
 _TAG = re.compile(r"[ \t\r\n]{0,64}<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>")
 _TAG_PART = re.compile(r"[ \t\r\n]{0,64}(?:</?[^<>]{0,560})?")
@@ -151,17 +149,16 @@ class _Elements:
     stack: those that are open.
     """
 
-    __slots__ = ("_begins", "_first", "_mark", "_out", "_pending", "_places", "_root", "_streams", "stack")
+    __slots__ = ("_begins", "_first", "_mark", "_out", "_pending", "_places", "_streams", "stack")
 
     def __init__(self, parameters: Mapping[str, object], mark: str) -> None:
         self._mark = mark
         self._begins = re.compile(f"{re.escape(mark[0])}(?:{re.escape(mark[1:2])}|\\Z)").search  # a mark may begin
-        self._root: Place = ((parameters, Scope(parameters)),)
         self.stack: list[_Element] = []
         self._pending: tuple[str, list[str]] | None = None  # a complete argument, whose name may be repeated
         self._streams = False
         self._first = True
-        self._places = Places()
+        self._places = Places(parameters)
         self._out: list[str] = []  # JSON that was not emitted
 
     @property
@@ -241,8 +238,9 @@ class _Elements:
 
     def _child(self, name: str) -> Place:
         """The schemas of an element of this name in the innermost one: a property's value, or an item."""
-        place, inner = self.stack[-1].place if self.stack else self._root, self._places.inner
-        return inner(place, name) or inner(place, None)
+        places = self._places
+        place = self.stack[-1].place if self.stack else places.root
+        return places.inner(place, name) or places.inner(place, None)
 
     def _shut(self) -> None:
         """Close the innermost element."""

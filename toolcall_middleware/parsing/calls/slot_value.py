@@ -9,11 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...json_schema.types import STRING
 from ..cursor import Cursor
 from ..patterns import WHITE_SPACE
 from ..values.json_spelling import quoted
-from ..values.typing import is_json, json_of
+from ..values.typing import STRING, is_json, json_of
 from .slot_layout import CDATA, MAX_TAG, Layout
 
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&apos;": "'"}

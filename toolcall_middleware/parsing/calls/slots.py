@@ -15,7 +15,7 @@ from typing import Any
 from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import WHITE_SPACE
 from ..values.json_spelling import decode, quoted
-from ..values.typing import ArgumentTypes, repaired_json
+from ..values.typing import Places, repaired_json
 from .call_arguments import CallArguments
 from .slot_layout import CDATA, CDATA_END, MAX_TAG, Layout
 from .slot_value import SlotValue, ValueEnd, declared_in, name_of
@@ -219,14 +219,14 @@ class _Call:
     """One call while it is read. `closed_all`: its closing tag closed all calls."""
 
     __slots__ = (
-        "_types", "args", "c", "closed_all", "empty", "first", "first_key", "half", "in_value", "layout", "parameters",
+        "_places", "args", "c", "closed_all", "empty", "first", "first_key", "half", "in_value", "layout", "parameters",
         "repaired", "seen", "whole",
     )  # fmt: skip
 
     def __init__(self, c: Cursor, layout: Layout, name: str, *, empty: bool = False) -> None:
         self.c, self.layout, self.empty = c, layout, empty
         self.parameters = c.sink.schema(name) if name else None
-        self._types = ArgumentTypes(self.parameters)
+        self._places = Places(self.parameters)
         self.args: CallArguments | None = None
         self.first_key = ""
         self.whole = False  # the arguments are one JSON object
@@ -348,7 +348,7 @@ class _Call:
         c, layout = self.c, layout or self.layout
         declared = declared_in(self.parameters)
         wraps = self.first and key in _WRAPPERS and bool(declared) and key not in declared
-        value = SlotValue(self.layout, self._types.of(key), kind, whole=wraps)
+        value = SlotValue(self.layout, self._places.argument(key), kind, whole=wraps)
         self.seen.add(key)
         self.in_value = True
         if not wraps:

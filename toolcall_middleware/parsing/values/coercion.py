@@ -2,7 +2,7 @@
 
 The input is JSON text of a call's arguments; the output does not depend on how it is cut. A string is held to its end
 where the schema admits no string, or only the values of an enum; all else is emitted as it arrives. The value that the
-string means there (`typing.reading`) is emitted in its place, or the string as written.
+string means there (`Places.reading`) is emitted in its place, or the string as written.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...json_schema.pointer import Scope
-from ...json_schema.types import types_of
 from .json_spelling import decode
-from .typing import Place, Places, choices_at, expanded, reading
+from .typing import Place, Places
 
 _OUTSIDE = re.compile(r"[\"{}\[\],]")
 _PLAIN = re.compile(r"(?:[^\"\\]++|\\.)*+", re.DOTALL)
@@ -23,43 +21,22 @@ _FLAT = re.compile(r"[^\"{}\[\]]*+(?:\"(?:[^\"\\]++|\\.)*+\"[^\"{}\[\]]*+)*+", r
 _FLAT_PIECE = re.compile(_FLAT.pattern + r"(\"(?:[^\"\\]++|\\.)*+)?", re.DOTALL)
 _FLAT_INSIDE = re.compile(r"(?:[^\"\\]++|\\.)*+\"" + _FLAT_PIECE.pattern, re.DOTALL)
 _INSIDE = re.compile(r"(?:[^\"\\]+|\\.)*", re.DOTALL)
-_SAYS_MORE = frozenset({"properties", "items", "additionalProperties", "enum", "const"})
 _MAX_DEPTH = 64  # levels of values that are looked at
 _MAX_ENCODED = 4  # strings in strings
 _MAX_KEY = 1024  # characters
 
 
-def needs_coercion(parameters: Mapping[str, Any]) -> bool:
-    """Whether a string may have to be converted for any parameter of the tool."""
-    places = expanded(parameters, Scope(parameters))
-    if places is None:
-        return False
-    for schema, scope in places:
-        properties = schema.get("properties") if isinstance(schema, Mapping) else None
-        values = list(properties.values()) if isinstance(properties, Mapping) else []
-        extra = schema.get("additionalProperties") if isinstance(schema, Mapping) else None
-        values += [extra] if isinstance(extra, Mapping) else []
-        if any("string" not in types_of(value, scope) or _says_more(value, scope) for value in values):
-            return True
-    return False
-
-
-def _says_more(schema: Any, scope: Scope) -> bool:
-    """Whether the schema restricts the inside of a value, or its values."""
-    options = expanded(schema, scope) or ()
-    return any(isinstance(option, Mapping) and not _SAYS_MORE.isdisjoint(option) for option, _ in options)
-
-
 class Coercion:
     """The arguments of one call of a tool with the schema `parameters`.
 
-    place: the schemas of the root instead, where the text is a value inside of `encoded` strings.
+    place: that of the text, where it is a value inside of `encoded` strings.
     `feed` takes a piece and returns text to emit; `finish` returns the rest of a text that broke off. `coerced`: a
     value was given another type; `path`: the path of the first such value, as `days` or `tags[0]`.
     """
 
-    def __init__(self, parameters: Mapping[str, Any], *, place: Place = None, encoded: int = 0) -> None:
-        self._root: Place = ((parameters, Scope(parameters)),) if place is None else place
+    def __init__(self, parameters: Mapping[str, Any] | Places, place: Place = None, *, encoded: int = 0) -> None:
+        self._places = parameters if isinstance(parameters, Places) else Places(parameters)
+        self._root = self._places.root if place is None else place
         self._encoded = encoded
         self.coerced = False
         self.path = ""
@@ -71,7 +48,6 @@ class Coercion:
         self._in_string = False
         self._escaped = False
         self._unknown = 0  # open levels of values without a known schema: they are emitted unchanged
-        self._places = Places()
 
     def feed(self, text: str) -> str:
         """Take the next piece; returns the text to emit."""
@@ -121,7 +97,7 @@ class Coercion:
             out.append('"')
             return end
         place = self._next_place()
-        if place is None or ("string" in self._places.types(place) and choices_at(place) is None):
+        if self._places.is_open(place):
             out.append('"')
         else:
             self._held, self._place = ['"'], place
@@ -180,12 +156,12 @@ class Coercion:
     def _reading(self, held: str) -> str | None:
         """The value that a held string means; None where it stays a string."""
         text = _decoded(held)
-        read = None if text is None else reading(text, self._place)
+        read = None if text is None else self._places.reading(text, self._place)
         if read is None or read[0] not in "{[":
             return read
         if self._encoded >= _MAX_ENCODED:
             return None
-        inner = Coercion({}, place=self._place, encoded=self._encoded + 1)
+        inner = Coercion(self._places, self._place, encoded=self._encoded + 1)
         return inner.feed(read) + inner.finish()
 
     def _bracket(self, char: str) -> None:

@@ -16,12 +16,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ...json_schema.types import ALL
 from ..cursor import Steps
 from ..patterns import WHITE_SPACE, anywhere
 from .json_reader import CLOSERS, LISTS, MATES, MEMBERS, OPEN, SET, SHUT, Brackets
 from .json_spelling import LITERALS, python_escape, quoted, repaired_number
-from .typing import ArgumentTypes, json_of, literal
+from .typing import ALL, Places, json_of, literal
 
 _T = TypeVar("_T")
 
@@ -76,8 +75,8 @@ class _At:
     """The state of a reader: the current text, and the open string, word and brackets."""
 
     __slots__ = (
-        "argument_types", "by_position", "closer", "cut", "declared", "done", "empty", "held", "i", "in_text", "inner",
-        "is_key", "last", "notation", "offered", "out", "parts", "positional", "quote", "raw", "repaired", "s", "stack",
+        "by_position", "closer", "cut", "declared", "done", "empty", "held", "i", "in_text", "inner", "is_key", "last",
+        "notation", "offered", "out", "parts", "places", "positional", "quote", "raw", "repaired", "s", "stack",
         "state", "types",
     )  # fmt: skip
 
@@ -86,7 +85,7 @@ class _At:
     ) -> None:
         self.notation = notation
         self.closer = CLOSERS[opening]  # the bracket that ends the call
-        self.argument_types = ArgumentTypes(schema)
+        self.places = Places(schema)
         properties = schema.get("properties") if schema else None
         self.declared: list[str] = list(properties) if isinstance(properties, Mapping) else []
         self.offered = offered
@@ -145,7 +144,7 @@ class _At:
         self.state = _COLON
         self.types, self.by_position = ALL, False
         if not self.stack or self.stack == [MEMBERS]:
-            self.types = self.argument_types.of(key)
+            self.types = self.places.argument(key)
             self.positional += 1
 
     def put_key(self, key: str) -> None:

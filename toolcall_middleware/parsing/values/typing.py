@@ -13,95 +13,59 @@ a string only where nothing but strings is declared.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from ...json_schema.pointer import Scope
-from ...json_schema.types import ALL, STRING, TypeReader
 from .json_reader import JsonReader
 from .json_spelling import NUMBER, WORDS, decode, quoted, repaired_number
 
-_LITERALS = frozenset({"number", "boolean", "null"})
+ALL = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
+"""The JSON types. A schema that admits any number has `integer` beside `number`."""
+STRING = frozenset({"string"})
+_NUMBERS = frozenset({"number", "integer"})
+_LITERALS = frozenset({"boolean", "null"}) | _NUMBERS
+_ANY = ALL - {"number"}
 _MAX_NUMBER = 1024  # characters
 _MAX_ENCODED = 4  # strings in strings
 _MAX_OPTIONS = 64
-_MAX_REFERENCES = 8
+_MAX_DEPTH = 8  # references and alternatives in each other
 _MAX_READ = 256  # schemas read to expand one: nested alternatives have no limit of their own
-_ELSEWHERE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "patternProperties"})  # may say more of a key
+_MAX_SCHEMAS = 2048  # whose types are read for one call, at about 1 us each
 _MAX_LOOKUPS = 4096  # for one call
 _MAX_KNOWN = 256  # look-ups of one call that are remembered
+_ELSEWHERE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "patternProperties"})  # may say more of a key
 
-Place = tuple[tuple[Any, Scope], ...] | None
+Place = tuple[Any, ...] | None
 """The schemas one of which a value must fit; None where none is known."""
 
 # -- what may be here ------------------------------------------------------------------------------------------------
 
 
-def types_at(place: Place, reader: TypeReader | None = None) -> frozenset[str]:
-    """The JSON types that are admitted. reader: of the same document, which keeps what it has read."""
-    if place is None:
-        return ALL
-    types = (reader or TypeReader()).types
-    return frozenset().union(*(types(schema, scope) for schema, scope in place))
+class Places:
+    """What the schema of a tool's arguments admits where, for one call.
 
-
-class ArgumentTypes:
-    """The types that are admitted for the parameters of a tool, looked up for one call.
-
-    The schemas of the whole object are looked for once, and each of the others is read once: a model may write any
-    number of keys.
+    Schemas are hostile: how deep and how far one is read is bounded, and what is beyond declares nothing. Each is read
+    once, and some look-ups are remembered, because the rows of a table ask for the same ones.
     """
 
     def __init__(self, parameters: Mapping[str, Any] | None) -> None:
-        self._root: Place = None if parameters is None else ((parameters, Scope(parameters)),)
-        self._reader = TypeReader()
-        self._holders: Place = None
-        self._is_read = False
-
-    def of(self, name: str) -> frozenset[str]:
-        """The types of the parameter `name`."""
-        if not self._is_read:
-            self._is_read = True
-            self._holders = _holders(self._root, "object", self._reader)
-        return types_at(_member(self._holders, name), self._reader)
-
-
-def argument_types(parameters: Mapping[str, Any] | None, name: str) -> frozenset[str]:
-    """The types that are admitted for one parameter of a tool."""
-    return ArgumentTypes(parameters).of(name)
-
-
-def _holders(place: Place, kind: str, reader: TypeReader) -> Place:
-    """The schemas of a value of this kind, an array or an object; None where none is known."""
-    found: list[tuple[Any, Scope]] = []
-    for schema, scope in place or ():
-        options = expanded(schema, scope)
-        if options is None:
-            return None
-        found += [(option, at) for option, at in options if kind in reader.types(option, at)]
-    return tuple(found) or None
-
-
-def _member(holders: Place, key: str | None) -> Place:
-    """The schemas of the value of `key` in an object, or of an array's items (`key` is None)."""
-    found: list[tuple[Any, Scope]] = []
-    for option, at in holders or ():
-        value = _items(option) if key is None else _property(option, key)
-        if value is None:
-            return None
-        found.append((value, at))
-    return tuple(found[:_MAX_OPTIONS]) or None
-
-
-class Places:
-    """Looks up inner places for one call. It remembers some, because the rows of a table ask for the same ones."""
-
-    def __init__(self) -> None:
+        self.root: Place = None if parameters is None else (parameters,)
+        self._scope = Scope(parameters)
+        self._types: dict[tuple[int, int], frozenset[str]] = {}
         self._lookups = 0
-        self._reader = TypeReader()
         # Each entry keeps the place whose identity is its key.
         self._known: dict[tuple[int, str | None], tuple[Place, Place]] = {}
+
+    def argument(self, name: str) -> frozenset[str]:
+        """The types of the parameter `name`; a call may have any number of them."""
+        return self.types(_member(self._arguments, name))
+
+    @cached_property
+    def _arguments(self) -> Place:
+        return self._holders(self.root, "object")
 
     def inner(self, place: Place, key: str | None) -> Place:
         """The schemas of the value of `key` in an object, or of an array's items. Also None after `_MAX_LOOKUPS`."""
@@ -110,111 +74,168 @@ class Places:
             return None if place is None else self._known[asked][1]
         self._lookups += 1
         kind = "array" if key is None else "object"
-        found = None if self._lookups > _MAX_LOOKUPS else _member(_holders(place, kind, self._reader), key)
+        found = None if self._lookups > _MAX_LOOKUPS else _member(self._holders(place, kind), key)
         if len(self._known) < _MAX_KNOWN:
             self._known[asked] = place, found
         return found
 
+    def _holders(self, place: Place, kind: str) -> Place:
+        """The schemas of a value of this kind, an array or an object; None where none is known."""
+        found: list[Any] = []
+        for schema in place or ():
+            options = self._expanded(schema)
+            if options is None:
+                return None
+            found += [option for option in options if kind in self._types_of(option)]
+        return tuple(found) or None
+
+    def _expanded(self, schema: Any) -> Place:
+        """`schema` with references and alternatives resolved; None where that is impossible or exceeds a limit."""
+        found: list[Any] = []
+        waiting, read = [(schema, 0)], 0
+        while waiting:
+            part, depth = waiting.pop()
+            read += 1
+            if not isinstance(part, Mapping) or depth > _MAX_DEPTH or read > _MAX_READ or len(found) > _MAX_OPTIONS:
+                return None
+            options = next((part[word] for word in ("anyOf", "oneOf") if isinstance(part.get(word), list)), None)
+            whole = part.get("allOf")
+            if "properties" in part or "items" in part:
+                found.append(part)  # what else it says can only admit less
+            elif "$ref" in part:
+                waiting.append((self._scope.find(part["$ref"]), depth + 1))
+            elif options is not None:
+                waiting += [(option, depth + 1) for option in reversed(options[:_MAX_OPTIONS])]
+            elif not isinstance(whole, list):
+                found.append(part)
+            elif len(whole) == 1:
+                waiting.append((whole[0], depth + 1))
+            else:
+                return None
+        return tuple(found)
+
     def types(self, place: Place) -> frozenset[str]:
-        """The JSON types that are admitted there."""
-        return types_at(place, self._reader)
+        """The JSON types that are admitted; ALL where the schemas do not say.
+
+        By `type`, also as a list, `anyOf`, `oneOf`, `allOf`, `enum`, `const`, `nullable`, or a `$ref` inside the
+        document.
+        """
+        return ALL if place is None else frozenset().union(*map(self._types_of, place))
+
+    def _types_of(self, schema: Any, depth: int = 0) -> frozenset[str]:
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+            return ALL
+        key = id(schema), depth
+        found = self._types.get(key)
+        if found is None:
+            if len(self._types) >= _MAX_SCHEMAS:
+                return ALL
+            self._types[key] = ALL  # counted, and of no use to itself: it is a level up
+            found = self._types[key] = self._read_types(schema, depth + 1) or ALL
+        return found
+
+    def _read_types(self, schema: Mapping[str, Any], below: int) -> frozenset[str]:
+        found = _own_types(schema)
+        parts = [self._scope.find(schema.get("$ref"))]
+        for key in ("anyOf", "oneOf"):
+            options = schema.get(key)
+            if isinstance(options, list) and options:
+                found &= frozenset().union(*(self._types_of(option, below) for option in options[:_MAX_OPTIONS]))
+        if isinstance(schema.get("allOf"), list):
+            parts += schema["allOf"][:_MAX_OPTIONS]
+        for part in parts:
+            found &= self._types_of(part, below)
+        return found | {"null"} if schema.get("nullable") is True else found  # OpenAPI's way to say it
+
+    def _choices(self, place: Place) -> list[Any] | None:
+        """The values of `enum` and `const`, where each schema that admits a string has them; else None."""
+        found: list[Any] = []
+        for schema in place or ():
+            options = self._expanded(schema)
+            if options is None:
+                return None
+            for option in options:
+                if isinstance(option.get("enum"), list):
+                    found += option["enum"]
+                elif "const" in option:
+                    found.append(option["const"])
+                elif "string" in (types := self._types_of(option)):
+                    return None
+                elif "null" in types:
+                    found.append(None)
+        return found or None
+
+    def is_open(self, place: Place) -> bool:
+        """Whether a JSON string at `place` is a string whatever its text is."""
+        return place is None or ("string" in self.types(place) and self._choices(place) is None)
+
+    def reading(self, text: str, place: Place) -> str | None:
+        """The JSON that a string's `text` means at `place`; None where it stays a string.
+
+        A declared string is opened where its `enum` or `const` does not admit it and admits what it holds as JSON.
+        """
+        types, bare = self.types(place), text.strip()
+        if "string" in types:
+            return _choice(text, self._choices(place))
+        if not bare:
+            return "null" if "null" in types else None
+        made = of_types(bare, types)
+        if made is not None and made[0] in "-0123456789" and "number" not in types and not _is_whole(made):
+            return None
+        return made
 
 
-def _items(schema: Any) -> Any:
-    if not isinstance(schema, Mapping) or "prefixItems" in schema:
-        return None
-    items = schema.get("items")
-    return items if isinstance(items, Mapping) else None
+def _own_types(schema: Mapping[str, Any]) -> frozenset[str]:
+    """What a schema says itself, without the schemas in it."""
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        return _named(kind)
+    if isinstance(kind, list):
+        return frozenset().union(*(_named(item) for item in kind if isinstance(item, str)))
+    if isinstance(schema.get("enum"), list):
+        return frozenset().union(*map(_type_of, schema["enum"])) or ALL
+    if "const" in schema:
+        return _type_of(schema["const"])
+    return frozenset({"object"}) if "properties" in schema else ALL
 
 
-def _property(schema: Any, key: str) -> Any:
-    if not isinstance(schema, Mapping):
-        return None
+def _named(kind: str) -> frozenset[str]:
+    return _NUMBERS if kind == "number" else frozenset({kind}) & ALL or ALL
+
+
+def _type_of(value: Any) -> frozenset[str]:
+    match value:
+        case bool():
+            return frozenset({"boolean"})
+        case None:
+            return frozenset({"null"})
+        case int() | float():
+            return _NUMBERS
+        case str():
+            return STRING
+        case list():
+            return frozenset({"array"})
+    return frozenset({"object"})
+
+
+def _member(holders: Place, key: str | None) -> Place:
+    """The schemas of the value of `key` in an object, or of an array's items (`key` is None)."""
+    found = [_items(holder) if key is None else _property(holder, key) for holder in holders or ()]
+    return None if not all(isinstance(value, Mapping) for value in found) else tuple(found[:_MAX_OPTIONS]) or None
+
+
+def _items(schema: Mapping[str, Any]) -> Any:
+    return None if "prefixItems" in schema else schema.get("items")
+
+
+def _property(schema: Mapping[str, Any], key: str) -> Any:
     properties = schema.get("properties")
     if isinstance(properties, Mapping) and key in properties:
-        value = properties[key]
-    else:
-        value = None if _ELSEWHERE & schema.keys() else schema.get("additionalProperties")
-    return value if isinstance(value, Mapping) else None
-
-
-def expanded(schema: Any, scope: Scope) -> Place:
-    """`schema` with references and alternatives resolved; None where that is impossible or exceeds a limit."""
-    found: list[tuple[Any, Scope]] = []
-    waiting, read = [(schema, 0)], 0
-    while waiting:
-        part, depth = waiting.pop()
-        read += 1
-        if not isinstance(part, Mapping) or depth > _MAX_REFERENCES or read > _MAX_READ or len(found) > _MAX_OPTIONS:
-            return None
-        options = next((part[word] for word in ("anyOf", "oneOf") if isinstance(part.get(word), list)), None)
-        whole = part.get("allOf")
-        if "properties" in part or "items" in part:
-            found.append((part, scope))  # what else it says can only admit less
-        elif "$ref" in part:
-            waiting.append((scope.find(part["$ref"]), depth + 1))
-        elif options is not None:
-            waiting += [(option, depth + 1) for option in reversed(options[:_MAX_OPTIONS])]
-        elif not isinstance(whole, list):
-            found.append((part, scope))
-        elif len(whole) == 1:
-            waiting.append((whole[0], depth + 1))
-        else:
-            return None
-    return tuple(found)
-
-
-def choices_at(place: Place) -> list[Any] | None:
-    """The values of `enum` and `const`, where each schema that admits a string has them; else None."""
-    found: list[Any] = []
-    reader = TypeReader()
-    for schema, scope in place or ():
-        options = expanded(schema, scope)
-        if options is None:
-            return None
-        for option, at in options:
-            if isinstance(option.get("enum"), list):
-                found += option["enum"]
-            elif "const" in option:
-                found.append(option["const"])
-            elif "string" in (types := reader.types(option, at)):
-                return None
-            elif "null" in types:
-                found.append(None)
-    return found or None
-
-
-def _admits_fractions(place: Place) -> bool:
-    """Whether the place admits a number that is not an integer."""
-    for schema, scope in place or ():
-        options = expanded(schema, scope)
-        if options is None or any(_says_number(option) for option, _ in options):
-            return True
-    return False
-
-
-def _says_number(schema: Any) -> bool:
-    kind = schema.get("type") if isinstance(schema, Mapping) else None
-    return kind == "number" or (isinstance(kind, list) and "number" in kind) or not isinstance(kind, str | list)
+        return properties[key]
+    return None if _ELSEWHERE & schema.keys() else schema.get("additionalProperties")
 
 
 # -- which reading of a text fits --------------------------------------------------------------------------------------
-
-
-def reading(text: str, place: Place) -> str | None:
-    """The JSON that a string's `text` means at `place`; None where it stays a string.
-
-    A declared string is opened where its `enum` or `const` does not admit it and admits what it holds as JSON.
-    """
-    types, bare = types_at(place), text.strip()
-    if "string" in types:
-        return _choice(text, choices_at(place))
-    if not bare:
-        return "null" if "null" in types else None
-    made = of_types(bare, types)
-    if made is not None and made[0] in "-0123456789" and not _is_whole(made) and not _admits_fractions(place):
-        return None
-    return made
 
 
 def _choice(text: str, choices: list[Any] | None) -> str | None:
@@ -242,7 +263,7 @@ def json_of(text: str, types: frozenset[str]) -> str:
     if types == STRING:
         return f'"{quoted(text)}"'
     bare = text.strip()
-    if types >= ALL:
+    if types >= _ANY:
         return bare if is_json(bare) else f'"{quoted(text)}"'
     made = of_types(bare, types)
     if made is not None:
@@ -262,7 +283,7 @@ def literal(word: str, types: frozenset[str]) -> str:
     """The JSON for an unquoted word of a notation that quotes its strings."""
     if WORDS.get(word) == "null":
         return "null"
-    return json_of(word, types if "string" in types and not types >= ALL else _LITERALS)
+    return json_of(word, types if "string" in types and not types >= _ANY else _LITERALS)
 
 
 def of_types(bare: str, types: frozenset[str]) -> str | None:
@@ -272,7 +293,7 @@ def of_types(bare: str, types: frozenset[str]) -> str | None:
         return word if "null" in types and (bare == word or "string" not in types) else None
     if word is not None:
         return word if "boolean" in types else None
-    if "number" in types:
+    if not types.isdisjoint(_NUMBERS):
         if NUMBER.fullmatch(bare):
             return bare
         # Where a string is admitted too, `007` is a string.
