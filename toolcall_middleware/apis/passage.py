@@ -11,7 +11,7 @@ A host passes on the passage under `PASSAGE` in the scope of the chat completion
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -27,16 +27,21 @@ DELTAS = {"text": ("text_delta", "text"), "tool_use": ("input_json_delta", "part
 """The deltas of the blocks that the exchange reads: their type, and the field that holds the added text."""
 
 
+_LAST = frozenset({"message_delta", "message_stop", "error"})
+
+
 class Block(msgspec.Struct):
     """A content block of the upstream's answer. ended: its last event was received. at: its index for the client, None
     if it is left out.
 
-    Of a call: call is its index in the exchange's steps, waits the number of characters of arguments that were received
-    and are not sent, begun whether there is a delta of them, given the arguments that its first event holds.
+    spelled: its content as it was received. Of a call: call is its index in the exchange's steps, waits the number of
+    characters of arguments that were received and are not sent, begun whether there is a delta of them, given the
+    arguments that its first event holds.
     """
 
     kind: str
     content: Mapping[str, Any]
+    spelled: Mapping[str, Any]
     ended: bool = False
     at: int | None = None
     call: int | None = None
@@ -48,7 +53,7 @@ class Block(msgspec.Struct):
 class Taped(msgspec.Struct):
     """An event of the upstream's answer. raw: all its bytes. value: its data.
 
-    piece: text or arguments that it adds; None for an event that adds neither.
+    piece: text or arguments that it adds; None for an event that adds neither. is_last: it comes after all blocks.
     """
 
     raw: bytes
@@ -61,6 +66,10 @@ class Taped(msgspec.Struct):
     def is_call(self) -> bool:
         """Whether it is an event of a call's block."""
         return self.block is not None and self.block.kind == "tool_use"
+
+    @property
+    def is_last(self) -> bool:
+        return self.kind in _LAST
 
 
 class Passage:
@@ -105,7 +114,7 @@ class Passage:
         """The ids of the calls that begin in them."""
         self._blocks: dict[int | None, Block] = {}  # by the upstream's index
         self.whole: tuple[int, bytes] | None = None
-        """Status and body of the upstream's answer, if it is not a stream."""
+        """Status and body of the upstream's answer, if it is not a stream. Its blocks are on the tape, too."""
         self._chat = chat
         self._foreign = foreign
         self._unreadable = unreadable
@@ -115,16 +124,19 @@ class Passage:
         """Whether the request only counts the prompt's tokens."""
         return self.path.endswith("/count_tokens")
 
-    def note(self, raw: bytes, value: Mapping[str, Any]) -> None:
-        """Add an event of the upstream's answer to the tape, before its chunks are made."""
+    def note(self, raw: bytes, value: Mapping[str, Any], spelled: Mapping[str, Any] | None = None) -> None:
+        """Add an event of the upstream's answer to the tape, before its chunks are made.
+
+        spelled: the content of a block that begins, where it is not that of `value`.
+        """
         kind, index = str(value.get("type")), value.get("index")
         index = index if isinstance(index, int) else None
         made = Taped(raw, value, kind)
         if kind == "content_block_start":
             content = value.get("content_block")
-            self._count([content])
             content = content if isinstance(content, dict) else {}
-            made.block = self._blocks[index] = block = Block(str(content.get("type")), content)
+            made.block = self._blocks[index] = block = Block(str(content.get("type")), content, spelled or content)
+            self.ran += block.kind == "mcp_tool_use"
             if block.kind == "text":
                 made.piece = str(content.get("text") or "")
             elif block.kind == "tool_use":
@@ -151,17 +163,6 @@ class Passage:
         item = self.tape.popleft()
         if item.is_call and item.kind == "content_block_start":
             self.calls.discard(str(item.value["content_block"].get("id")))
-
-    def note_whole(self, status: int, data: bytes) -> None:
-        """Keep a whole answer of the upstream."""
-        self.whole = status, data
-        if b"mcp_tool_use" in data:
-            message = openai.read_value(data)
-            content = message.get("content") if isinstance(message, dict) else None
-            self._count(content if isinstance(content, list) else [])
-
-    def _count(self, blocks: Sequence[Any]) -> None:
-        self.ran += sum(isinstance(block, dict) and block.get("type") == "mcp_tool_use" for block in blocks)
 
     def take(self, asked: bytes) -> bool:
         """Begin an answer. Return whether the upstream gets the client's bytes in place of the exchange's `asked`."""

@@ -183,7 +183,7 @@ def test_a_refused_call_of_a_whole_answer_is_text_where_it_was(
     assert answer["stop_reason"] == ("tool_use" if SECOND in expected else "end_turn")
 
 
-def test_text_after_half_a_thought_is_sent_where_the_exchange_ends_the_answer() -> None:
+def test_half_a_thought_is_left_out_of_a_changed_answer_and_the_text_after_it_is_sent() -> None:
     face = MessagesFace(native=True)
     face.request(body(stream=True))
     passage, writer = face.passage, face.writer
@@ -199,7 +199,7 @@ def test_text_after_half_a_thought_is_sent_where_the_exchange_ends_the_answer() 
             writer.take(Content(" And more."))
     writer.end(None, {})
     got, _ = blocks_of(httpx.Response(200, content=half + writer.leaving()))
-    assert [block["type"] for block in got] == ["text", "thinking", "text"]
+    assert [block["type"] for block in got] == ["text"]
     assert "".join(block.get("text", "") for block in got) == "Other words. And more."
 
 

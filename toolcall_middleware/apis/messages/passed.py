@@ -1,22 +1,24 @@
-"""A whole answer that is received and sent as Messages, and a client's request for an upstream of its API.
+"""An answer that an Anthropic upstream gave as Messages, sent as it came while the exchange agrees.
 
-The upstream's blocks pass as far as the exchange emits the same content. Content that the exchange changed is rewritten
-in place.
+The exchange reads the same answer as chat chunks and emits its steps. An event of text or of a call is sent once the
+steps say the same. From the first event that the exchange changed (a call was refused or coerced, prose was dropped),
+`MessageWriter` writes text and calls from the steps, and only the other blocks (thoughts, server tools) are sent as
+they came. A whole answer is read as the events of its blocks.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections import deque
 from typing import Any
 
-import msgspec
-
-from ...answer.operations import Arguments, CallClosed, CallOpened, Content, Finished
+from ...answer.operations import Arguments, CallClosed, CallOpened, Content, Finished, Step
+from ...errors import ToolCallError
 from ...wire import openai
-from ..passage import Passage
+from ..passage import DELTAS, Block, Passage, Taped
 from .client.messages import MARK
-from .client.writer import as_input
+from .client.request import Asked
+from .client.writer import PING, Errors, MessageWriter, event, usage_of
 
 _REASONS = {"length": "max_tokens", "content_filter": "refusal"}
 _log = logging.getLogger("toolcall_middleware")
@@ -47,7 +49,7 @@ def _without_own_thoughts(message: openai.Fields) -> dict[str, Any] | None:
     return {**message, "content": kept} if kept else None
 
 
-class Run:
+class _Run:
     """Text that the exchange emitted in one or more steps. call: the index of a call whose arguments it is, if any.
 
     size: the number of characters that are not skipped yet.
@@ -69,7 +71,7 @@ class Run:
     def has(self, piece: str) -> bool | None:
         """Whether the rest begins with this piece; None if the rest is only a prefix of it."""
         if self._parts:
-            self._text, self._at = self.rest(), 0
+            self._text, self._at = self._text[self._at :] + "".join(self._parts), 0
             self._parts.clear()
         if self.size >= len(piece):
             return self._text.startswith(piece, self._at)
@@ -79,108 +81,334 @@ class Run:
         self._at += len(piece)
         self.size -= len(piece)
 
-    def rest(self) -> str:
-        """The text that is not skipped yet."""
-        return self._text[self._at :] + "".join(self._parts)
-
     def as_step(self) -> Content | Arguments:
-        """The rest as one step."""
-        return Content(self.rest()) if self.call is None else Arguments(self.call, self.rest())
+        """The text that is not skipped yet."""
+        rest = self._text[self._at :] + "".join(self._parts)
+        return Content(rest) if self.call is None else Arguments(self.call, rest)
 
 
-Said = Run | CallOpened | CallClosed | Finished
-"""What the exchange emitted, as far as an answer that passes depends on it."""
+class PassedWriter:
+    """Writes one answer (`AnswerWriter`). plain: writes all of it if the upstream got a translated request."""
 
+    def __init__(self, passage: Passage, plain: MessageWriter, errors: Errors, asked: Asked) -> None:
+        self.in_use = False
+        self._passage = passage
+        self._plain = plain
+        self._errors = errors
+        self._asked = asked
+        # Steps that the exchange emitted and the client does not have: text, and in `_said` calls and the end. Text may
+        # overtake the end of a call. Once the answer is changed, `_said` holds all of them.
+        self._text = _Run(None)
+        self._said: deque[_Run | CallOpened | CallClosed | Finished] = deque()
+        self._out: list[bytes] = []
+        self._open: Block | None = None  # the upstream's block whose start was sent to the client
+        self._blocks: list[Any] = []  # of the client's answer, up to the first change
+        self._calls = 0
+        self._reason = ""
+        self._changed = False  # `plain` writes text and calls
+        self._written = frozenset(DELTAS)  # the kinds of blocks that it writes
+        self._begun = False
+        self._end_sent = False  # `message_delta` is sent
+        self._ended = False
+        self._taken = False  # a step was taken since events were last sent; without one they must wait
 
-def passed_whole(passage: Passage, said: Iterable[Said]) -> bytes:
-    """The upstream's whole answer. said: what the exchange emits of it."""
-    assert passage.whole is not None  # noqa: S101 - the answer has come
-    own = passage.whole[1]
-    fields = openai.read_object(own) or {}
-    blocks = openai.read_objects(fields.get("content")) or []
-    emitted = _Emitted(said)
-    written = emitted.instead_of(blocks)
-    own_reason = openai.read_text(fields.get("stop_reason"))
-    reason = stop_reason(own_reason, emitted.reason, emitted.sent)
-    if written == blocks and reason == own_reason:
-        return own
-    _log.info("messages: the upstream's answer was changed on its way")
-    return openai.encode({**fields, "content": written, "stop_reason": reason})
+    @property
+    def over(self) -> bool:
+        return self._ended or self._plain.over
 
+    def begin(self) -> None:
+        """Write the first events now. Those of the upstream are then left out."""
+        if not self._begun:
+            self._plain.begin()
 
-class _Emitted:
-    """The content of a whole answer that the exchange emits, and the part that is not written yet."""
+    def take(self, step: Step, /) -> None:
+        if not self._passage.used:
+            self._plain.take(step)
+            return
+        self._taken = True
+        match step:
+            case Content(text) if text and not self._changed:
+                self._text.add(text)
+            case Content(text) | Arguments(text=text) if text:
+                call = step.index if isinstance(step, Arguments) else None
+                last = self._said[-1] if self._said else None
+                if not isinstance(last, _Run) or last.call != call:
+                    last = _Run(call)
+                    self._said.append(last)
+                last.add(text)
+            case CallOpened() | CallClosed() | Finished():
+                self._said.append(step)
+            case _:
+                pass  # the upstream's own events say it
 
-    def __init__(self, said: Iterable[Said]) -> None:
-        self.reason = "stop"
-        self.sent = 0
-        self._text = ""
-        opened: dict[int, CallOpened] = {}
-        arguments: dict[int | None, str] = {}
-        for step in said:
-            match step:
-                case Run(call=None):
-                    self._text += step.rest()
-                case Run(call=call):
-                    arguments[call] = arguments.get(call, "") + step.rest()
-                case CallOpened(index):
-                    opened[index] = step
-                case Finished(reason):
-                    self.reason = reason
-        # Names and arguments by their ids.
-        self._calls = {
-            call.id: (call.name, msgspec.Raw(as_input(arguments.get(index, "")))) for index, call in opened.items()
-        }
+    def say(self, op: Content | Arguments, /) -> bytes:
+        self.take(op)
+        return self.leaving()
 
-    def instead_of(self, blocks: list[openai.Fields]) -> list[Any]:
-        """The upstream's blocks that the exchange emits unchanged, and new blocks in place of the others.
+    def end(self, usage: Any, remarks: dict[str, Any], /) -> None:
+        if not self._passage.used:
+            self._plain.end(usage, remarks)
+            return
+        if self.over:
+            return
+        self._release()
+        if self._ended:
+            return
+        self._change()
+        self._passage.calls.clear()
+        self._say()
+        self._close()
+        self._ended = True
+        if not self._end_sent:
+            delta = {"stop_reason": self._stop_reason(None), "stop_sequence": None}
+            counts = usage_of(usage, input_estimate=self._asked.estimate, output_estimate=1)
+            self._out.append(event("message_delta", {"delta": delta, "usage": counts}))
+        self._out.append(event("message_stop", {}))
 
-        Calls are matched by id. Text that is in none of the upstream's blocks was made of a call.
+    def fail(self, error: ToolCallError, /) -> None:
+        """The last event of a stream that fails, after the text before it. Nothing more of a call is sent."""
+        if not self._passage.used:
+            self._plain.fail(error)
+        elif not self.over:
+            waiting = self._passage.tape
+            while waiting and not self._changed and not waiting[0].is_call and self._passes(waiting[0]):
+                self._passage.done()
+            own = waiting[-1] if waiting else None
+            is_error = own is not None and own.kind == "error"
+            self._out.append(own.raw if own is not None and is_error else self._errors.event(error))
+            self._ended = True
+
+    def alive(self) -> None:
+        if not self._passage.used:
+            self._plain.alive()
+        elif (self._begun or self._plain.begun) and not self.over:
+            self._out.append(PING)
+
+    def leaving(self) -> bytes:
+        if self._taken and not self.over:
+            self._taken = False
+            self._release()
+        out = self._plain.leaving() + b"".join(self._out)
+        self._out.clear()
+        return out
+
+    def whole(self) -> bytes:
+        if self._passage.whole is None or not self._passage.used:
+            return self._plain.whole()
+        own = self._passage.whole[1]
+        fields = openai.read_object(own) or {}
+        given = openai.read_text(fields.get("stop_reason"))
+        reason = self._stop_reason(given)
+        blocks = self._plain.content if self._changed else self._blocks
+        if reason == given and blocks == openai.read_objects(fields.get("content")):
+            return own
+        return openai.encode({**fields, "content": blocks, "stop_reason": reason})
+
+    # -- events as they came ---------------------------------------------------------------------------------------
+
+    def _release(self) -> None:
+        """Send the events up to the first one that the steps have not reached."""
+        passes: bool | None = True
+        while passes and self._passage.tape and not self._ended:
+            item = self._passage.tape[0]
+            passes = None if self._changed else self._passes(item)
+            if passes is False:
+                self._change()
+            if self._changed:
+                self._say()
+                passes = self._writes(item)
+            if passes:
+                self._passage.done()
+        if self._changed:
+            self._say()
+
+    def _passes(self, item: Taped) -> bool | None:
+        """Send the next event unchanged. None while the steps have not reached it, False if they differ from it."""
+        block, kind = item.block, item.kind
+        head = self._said[0] if self._said else None
+        if item.is_last and not self._reason:
+            if not isinstance(head, Finished) or self._text.size:
+                return None if head is None or kind == "error" else False
+            self._reason = head.reason
+        if item.is_last:
+            self._send_last(item)
+        elif kind == "message_start":
+            if not self._plain.begun:
+                self._out.append(item.raw)
+            self._begun = True
+        elif block is None:
+            self._out.append(item.raw)
+        else:
+            passes = self._call_passes(item, block) if item.is_call else self._text_passes(item, block)
+            if not passes:
+                return passes
+            if kind == "content_block_start":
+                self._open, block.at = block, len(self._blocks)
+                self._blocks.append(block.spelled)
+            elif kind == "content_block_stop":
+                self._open = None
+            self._out.append(item.raw)
+        return True
+
+    def _text_passes(self, item: Taped, block: Block) -> bool | None:
+        """Whether an event of text passes, or of a block that the exchange does not read.
+
+        A block of text begins once some of its text passes. If all of it is dropped there is no block.
         """
-        texts = [openai.read_text(block.get("text")) or "" for block in blocks if _is(block, "text")]
-        whole = "".join(texts)
-        same = self._text.startswith(whole)
-        if same:
-            self._text = self._text[len(whole) :]
-        written: list[Any] = []
-        for block in blocks:
-            if _is(block, "tool_use"):
-                written += self._call(block)
-            elif same or not _is(block, "text"):
-                written.append(block)
-            else:
-                written += self._rest()
-        written += self._rest()
-        for call_id, (name, given) in self._calls.items():
-            self.sent += 1
-            written.append({"type": "tool_use", "id": call_id, "name": name, "input": given})
-        return written
+        finished = isinstance(self._said[0], Finished) if self._said else False
+        if block.kind != "text":
+            return not finished or block.ended or self._open is block
+        piece = item.piece or ""
+        if not piece and item.kind == "content_block_start":
+            if len(self._passage.tape) == 1:
+                return False if finished else None
+            return self._has_text(self._passage.tape[1].piece or "")
+        passes = self._has_text(piece)
+        if passes:
+            self._text.skip(piece)
+        return passes
 
-    def _call(self, block: openai.Fields) -> list[Any]:
-        """The blocks to send for the block of a call."""
-        call = self._calls.pop(openai.read_text(block.get("id")) or "", None)
-        if call is None:
-            return self._rest()
-        self.sent += 1
-        name, given = call
-        if openai.read_text(block.get("name")) != name:
-            block = {**block, "name": openai.raw(name)}
-        if openai.read_value(block.get("input")) != openai.read_value(given):
-            block = {**block, "input": given}
-        return [block]
+    def _has_text(self, piece: str) -> bool | None:
+        """Whether the exchange emits this text; None while it has emitted only the beginning of it."""
+        has = self._text.has(piece)
+        gone_on = bool(self._said) and isinstance(self._said[0], CallOpened | Finished)
+        return False if has is None and gone_on else has
 
-    def _rest(self) -> list[Any]:
-        """The text that is not written yet, as a block. White space is dropped: the API refuses it in requests."""
-        text, self._text = self._text, ""
-        return [{"type": "text", "text": text}] if text.strip() else []
+    def _call_passes(self, item: Taped, block: Block) -> bool | None:
+        """Whether an event of a call passes: True once the steps hold all arguments of the call that were received.
 
+        So if arguments are refused, those before the fault in the same read are not sent either.
+        """
+        said, kind = self._said, item.kind
+        needed: list[type] = [_Run] if block.waits else []
+        if kind == "content_block_start":
+            needed.insert(0, CallOpened)
+        elif kind == "content_block_stop":
+            needed.append(CallClosed)
+        for step, wanted in zip(said, needed, strict=False):
+            if not isinstance(step, wanted):
+                return False
+            if isinstance(step, _Run) and step.size < block.waits:
+                return None if step is said[-1] else False
+        if len(said) < len(needed):
+            return None
+        if kind == "content_block_start":
+            return self._call_begins(item, block)
+        if item.piece:
+            run = said[0]
+            if not isinstance(run, _Run) or not run.has(item.piece):
+                return False
+            run.skip(item.piece)
+            if not run.size:
+                said.popleft()
+            block.waits -= len(item.piece)
+        if kind == "content_block_stop":
+            if not isinstance(said[0], CallClosed):
+                return False
+            said.popleft()
+        return True
 
-def _is(block: openai.Fields, kind: str) -> bool:
-    return openai.read_text(block.get("type")) == kind
+    def _call_begins(self, item: Taped, block: Block) -> bool:
+        head = self._said[0]
+        if not isinstance(head, CallOpened) or head.id != block.content.get("id") or (block.given and block.begun):
+            return False
+        if head.name != block.content.get("name"):
+            _log.info("messages: a call of the upstream's answer was renamed")
+            block.spelled = {**block.spelled, "name": openai.raw(head.name)}
+            item.raw = event("content_block_start", {**item.value, "content_block": block.spelled})
+        self._said.popleft()
+        block.call = head.index
+        self._calls += 1
+        return True
 
+    # -- after the first change ------------------------------------------------------------------------------------
 
-def stop_reason(own: Any, reason: str, calls: int) -> str:
-    """The `stop_reason`. own: the upstream's. reason: the chat answer's `finish_reason`. calls: how many were sent."""
-    if isinstance(own, str) and own not in {"end_turn", "tool_use"}:
-        return own
-    return _REASONS.get(reason) or ("tool_use" if calls else "end_turn")
+    def _change(self) -> None:
+        """Let `plain` write text and calls from here on. A call that has begun goes on in its block."""
+        if self._changed:
+            return
+        self._changed = True
+        _log.info("messages: the upstream's answer was changed on its way")
+        self._out.insert(0, self._plain.leaving())
+        if self._passage.whole is not None:
+            # Text of its blocks that the exchange emits, too, stays in them.
+            ahead = "".join(item.piece or "" for item in self._passage.tape if not item.is_call)
+            if self._text.has(ahead):
+                self._text.skip(ahead)
+                self._written -= {"text"}
+        if self._text.size:
+            self._said.appendleft(self._text)
+        self._plain.begun = self._plain.begun or self._begun
+        block = self._open
+        if block is not None and block.call is None:
+            self._out.append(event("content_block_stop", {"index": block.at}))
+            block.at = None
+        self._plain.go_on(self._blocks, None if block is None else block.call)
+
+    def _say(self) -> None:
+        """Write the pending steps, up to a call that begins on the tape: blocks before it go first."""
+        while self._said:
+            step = self._said[0]
+            if isinstance(step, CallOpened) and step.id in self._passage.calls:
+                self._close()
+                break
+            self._said.popleft()
+            if isinstance(step, Finished):
+                self._reason = step.reason
+                continue
+            self._calls += isinstance(step, CallOpened)
+            self._plain.take(step.as_step() if isinstance(step, _Run) else step)
+            self._out.append(self._plain.leaving())
+
+    def _writes(self, item: Taped) -> bool:
+        """Handle the next event: text and calls are left out, any other block is sent once it has ended.
+
+        False while the event has to wait.
+        """
+        block = item.block
+        if item.is_last:
+            if not self._reason:
+                return False
+            self._close()
+            self._send_last(item)
+        elif block is None:
+            self._out.append(item.raw)
+        elif block.kind not in self._written:
+            if item.kind == "content_block_start":
+                if not self._reason and (not block.ended or self._plain.is_in_call):
+                    return False
+                if block.ended:
+                    self._close()
+                    block.at = self._plain.place(block.spelled)
+            if block.at is not None:
+                same = item.value.get("index") == block.at
+                self._out.append(item.raw if same else event(item.kind, {**item.value, "index": block.at}))
+        return True
+
+    def _close(self) -> None:
+        self._plain.close_block()
+        self._out.append(self._plain.leaving())
+
+    def _send_last(self, item: Taped) -> None:
+        """Send `message_delta` or `message_stop`. After a complete answer an error changes nothing.
+
+        The stop reason is the upstream's unless the client's answer ends for another reason.
+        """
+        if item.kind == "message_stop":
+            self._ended = True
+            self._out.append(item.raw)
+        elif item.kind == "message_delta":
+            self._end_sent = True
+            delta = item.value.get("delta")
+            own = delta.get("stop_reason") if isinstance(delta, dict) else None
+            reason = self._stop_reason(own)
+            raw = item.raw
+            if own is not None and reason != own and isinstance(delta, dict):
+                raw = event("message_delta", {**item.value, "delta": {**delta, "stop_reason": reason}})
+            self._out.append(raw)
+
+    def _stop_reason(self, own: Any) -> str:
+        """The client's `stop_reason`. own: the upstream's."""
+        if isinstance(own, str) and own not in {"end_turn", "tool_use"}:
+            return own
+        return _REASONS.get(self._reason) or ("tool_use" if self._calls else "end_turn")

@@ -16,8 +16,7 @@ from ....wire import openai
 from ....wire.openai import PREFIX, new_call_id
 from ...face import Face, FaceReply, FaceRequest
 from ...passage import Passage
-from ..passed import passed_body
-from ..passed_stream import PassedWriter
+from ..passed import PassedWriter, passed_body
 from .request import read_request
 from .writer import JSON, Errors, MessageWriter, is_error
 

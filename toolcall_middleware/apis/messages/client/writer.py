@@ -75,7 +75,7 @@ class MessageWriter(BlockWriter):
         self._asked = asked
         self._id = message_id
         self._errors = errors
-        self._content: list[dict[str, Any]] = []
+        self.content: list[dict[str, Any]] = []
         self._taken = set(asked.call_ids)
         self._pieces: list[str] = []  # of the open block
         self._before = b""  # a delta of the open block, up to its text
@@ -145,7 +145,7 @@ class MessageWriter(BlockWriter):
         delta = {"stop_reason": reason, "stop_sequence": sequence}
         last = {"type": "message_delta", "delta": delta, "usage": counts}
         self._out += (event("message_delta", {**self._remarks, **last}), event("message_stop", {}))
-        return {**self._head(), "content": self._content, **delta, "usage": counts}
+        return {**self._head(), "content": self.content, **delta, "usage": counts}
 
     def fail(self, error: ToolCallError, /) -> None:
         if not self.over:
@@ -166,11 +166,19 @@ class MessageWriter(BlockWriter):
         self._finish_blocks(complete=True)
         self._plain = None
 
-    def place(self) -> int:
-        """End the open block and return the index of a block that another writer writes."""
-        self.close_block()
-        self._content.append({})
-        return len(self._content) - 1
+    def place(self, block: Any) -> int:
+        """Return the index of a block that another writer writes. No block is open."""
+        self.content.append(block)
+        return len(self.content) - 1
+
+    def go_on(self, content: list[Any], call: int | None) -> None:
+        """Write the rest of an answer, of which the client has these blocks. call: the index of a call that is open."""
+        self.content = content
+        if call is not None:
+            self.kind, self.call = Kind.CALL, call
+            content[-1] = {**content[-1]}
+            self._begin_deltas()
+            self._pairs, self._is_object = WholePairs(), True
 
     def _head(self) -> dict[str, Any]:
         return {"id": self._id, "type": "message", "role": "assistant", "model": self._asked.model}
@@ -188,13 +196,15 @@ class MessageWriter(BlockWriter):
                 assert call is not None  # noqa: S101 - a block of a call has one
                 block = {"type": "tool_use", "id": self._safe_id(call.id), "name": call.name, "input": {}}
                 self._pairs = WholePairs()
-        index, (delta, field) = len(self._content), _DELTAS[kind]
-        self._out.append(event("content_block_start", {"index": index, "content_block": block}))
+        self._out.append(event("content_block_start", {"index": len(self.content), "content_block": block}))
+        self.content.append(block)
+        self._begin_deltas()
+
+    def _begin_deltas(self) -> None:
         self._before = (
             b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":'
-            % (index, delta, field)
+            % (len(self.content) - 1, *_DELTAS[self.kind or Kind.TEXT])
         )
-        self._content.append(block)
 
     def _add(self, step: Step) -> None:
         text: str = step.text  # type: ignore[union-attr]
@@ -211,7 +221,7 @@ class MessageWriter(BlockWriter):
             self._delta(self._pairs.feed(text))
 
     def _close(self, *, complete: bool) -> None:  # noqa: ARG002 - a block does not say so here
-        block, text = self._content[-1], "".join(self._pieces)
+        block, text = self.content[-1], "".join(self._pieces)
         match block["type"]:
             case "text":
                 block["text"] = text
@@ -227,14 +237,14 @@ class MessageWriter(BlockWriter):
                     self._delta(written.decode())
                 elif self._pairs is not None:
                     self._delta(self._pairs.finish())
-        self._out.append(event("content_block_stop", {"index": len(self._content) - 1}))
+        self._out.append(event("content_block_stop", {"index": len(self.content) - 1}))
 
     def _delta(self, text: str) -> None:
         if text:
             self._out += (self._before, openai.encode(text), _END)
 
     def _event_delta(self, delta: dict[str, Any]) -> None:
-        self._out.append(event("content_block_delta", {"index": len(self._content) - 1, "delta": delta}))
+        self._out.append(event("content_block_delta", {"index": len(self.content) - 1, "delta": delta}))
 
     def _goes_on(self) -> type | None:
         """The type of step that is a delta of the open block; for arguments only those without a backslash."""

@@ -38,8 +38,8 @@ _STATUS = {
 _DETAILS_FORMAT = "anthropic-claude-v1"
 _MAX_THINKING = 8 * 1024 * 1024
 """Characters of a thinking block that are kept to be given back with its signature."""
-OnEvent = Callable[[bytes, Mapping[str, Any]], None]
-"""Takes the bytes of an event, and its data."""
+OnEvent = Callable[[bytes, Mapping[str, Any], Mapping[str, Any] | None], None]
+"""Takes the bytes of an event, and its data; for a block of a whole answer no bytes, but its content as spelled."""
 
 
 def _finish_reason(stop_reason: Any) -> str:
@@ -129,11 +129,20 @@ class AnthropicAnswer(UpstreamAnswer):
 
     def _message(self, message: dict[str, Any], content: list[Any], written: list[Fields]) -> Iterator[Chunk]:
         yield from self._start(message)
-        for block, spelled in zip(content, written, strict=True):
-            yield from self._block_start(0, {**block, "input": block.get("input") and spelled["input"]})
-            yield from self._block_stop(0)
+        for index, (block, spelled) in enumerate(zip(content, written, strict=True)):
+            read = {**block, "input": block.get("input") and spelled["input"]}
+            self._note({"type": "content_block_start", "index": index, "content_block": read}, spelled)
+            yield from self._block_start(index, read)
+            self._note({"type": "content_block_stop", "index": index})
+            yield from self._block_stop(index)
+        self._note({"type": "message_delta", "delta": message})
+        self._note({"type": "message_stop"})
         self._message_delta(message, message.get("usage"))
         yield from self._last()
+
+    def _note(self, value: Mapping[str, Any], spelled: Fields | None = None) -> None:
+        if self._on_event is not None:
+            self._on_event(b"", value, spelled)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -142,7 +151,7 @@ class AnthropicAnswer(UpstreamAnswer):
         if not isinstance(value, dict):
             return
         if self._on_event is not None:
-            self._on_event(event.raw, value)
+            self._on_event(event.raw, value, None)
         if value.get("type") == "error" or ("error" in value and "type" not in value):
             raise error_of(event.data or b"", None)
         index = value.get("index")

@@ -71,7 +71,7 @@ class AnthropicTranslation(Translation):
     def whole(self, status: int, data: bytes, /) -> tuple[int, bytes]:
         passage = self._passage
         if passage is not None and (passage.used or passage.counts):
-            passage.note_whole(status, data)
+            passage.whole = status, data
             if passage.counts and 200 <= status < 300:
                 return status, data
         return super().whole(status, data)
@@ -80,7 +80,7 @@ class AnthropicTranslation(Translation):
         return error_of(data, status)
 
     def _completion(self, data: bytes) -> bytes:
-        return AnthropicAnswer(created=self._created).whole(data)
+        return self._answer(include_usage=True).whole(data)
 
     def _listed(self, value: Any) -> list[dict[str, Any]] | dict[str, Any] | None:
         match value:
