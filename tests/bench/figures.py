@@ -4,7 +4,7 @@
   says how to install these without their engines). Ten seconds.
 - cost: the proxy beside nginx, plain relays and LiteLLM's proxy (`proxy.py`), those of them that are installed. Two
   minutes of a machine that does nothing else.
-- models: questions with a known answer to a small model (`wording`). Some minutes for each model.
+- models: questions with a known answer to a small model (`small_models`). Some minutes for each model.
 
 Without a name all three. A part that is not asked for stays as it is on the page.
 """
@@ -19,8 +19,7 @@ from contextlib import redirect_stdout
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from . import goldens, middle, proxy, report
-from .wording import __main__ as wording
+from . import goldens, middle, proxy, report, small_models
 
 PAGE = Path(__file__).parents[2] / "docs" / "figures.md"
 _ENGINES = {"vLLM": "vllm", "SGLang": "sglang"}
@@ -67,7 +66,7 @@ def models(weights: list[str]) -> str:
     for name in weights or ["SmolLM2-135M-Instruct"]:
         out = io.StringIO()
         with redirect_stdout(out):
-            wording.main(["--only", "product", *(("--weights", name) if weights else ())])
+            small_models.main(["--weights", name] if weights else [])
         parts.append(f"**{Path(name).stem}**\n\n{out.getvalue().strip()}")
     return "\n\n".join(parts)
 

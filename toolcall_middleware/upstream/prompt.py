@@ -2,7 +2,7 @@
 
 The tool block comes first and depends on the tools alone, so that a backend's prefix cache keeps working. What
 `tool_choice` asks for comes last, before the text of the last user message: after it, small models take it for the
-question (tests/bench/wording).
+question (tests/bench/README.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the benchmark of wordings counts, without a model."""
+"""What the benchmark of small models counts, without a model."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from tests.helpers.fakes import TextBackend, serve
 
-from .wording import __main__ as bench
-from .wording.questions import ANY, SETS, Question, QuestionSet
-from .wording.wordings import WORDINGS
+from . import small_models as bench
+from .small_model_questions import ANY, SETS, Question, QuestionSet
 
 RIGHT = '{"tool_calls": [{"name": "get_weather", "arguments": {"city": "Oslo"}}]}'
+WRONG_CITY = RIGHT.replace("Oslo", "Rome")
 GIVEN = argparse.Namespace(choice="required", choose=False, constrain="off", limit=None, required=False, log=None)
 
 
@@ -26,32 +26,17 @@ def test_the_questions_fit_their_tools() -> None:
             assert set(schema["required"]) <= names <= set(schema["properties"])
 
 
-async def test_answers_are_counted_and_the_wording_is_what_the_model_is_sent() -> None:
+async def test_answers_are_counted() -> None:
     group = SETS[0]
     few = QuestionSet(group.name, group.tools, group.questions[:2], (Question("Hello"),))
-    seen: list[Any] = []
 
     def model(body: dict[str, Any]) -> str:
-        seen.append(body["messages"])
-        return RIGHT if "tool_calls" not in str(body["messages"][-1]["content"]) or len(seen) < 3 else "Hi"
+        return RIGHT if few.questions[0].text in str(body["messages"][-1]["content"]) else WRONG_CITY
 
     with serve(TextBackend(model)) as url:
-        score = await bench.run(f"{url}/v1", WORDINGS[4], [few], GIVEN)
+        score = await bench.run(f"{url}/v1", [few], GIVEN)
     assert (score.asked, score.right, score.named, score.single) == (2, 1, 2, 2)
     assert (score.unfitting, score.uncalled, score.fitting, score.called) == (1, 0, 1, 1)
-    assert seen[0][1]["content"] == f"{WORDINGS[4].sentence}\n\n{few.questions[0].text}"
-    assert seen[2][1]["content"] == "Hello"
-    assert "TOOL_NAME" in seen[0][0]["content"]
-
-
-async def test_the_products_own_wording_is_left_as_it_is() -> None:
-    group = SETS[1]
-    few = QuestionSet(group.name, group.tools, group.questions[:1], ())
-    backend = TextBackend([RIGHT, RIGHT])
-    with serve(backend) as url:
-        await bench.run(f"{url}/v1", None, [few], GIVEN)
-    functions = [tool["function"] for tool in group.tools]
-    assert bench._product_block(functions) == backend.bodies[0]["messages"][0]["content"]
 
 
 def test_an_argument_is_compared_without_case_or_accepts_any_value() -> None:

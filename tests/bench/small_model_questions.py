@@ -1,6 +1,6 @@
 """Two sets of eight tools, three questions a tool with the call that is right, and questions that no tool fits.
 
-Written for this benchmark. The two sets differ in what they are about, so that a wording is not chosen for one of them.
+Written for this benchmark. The two sets differ in what they are about, so that a prompt is not tuned to one of them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,0 @@
-"""How the format `json` puts its tools into words, measured with small models: `python -m tests.bench.wording`."""
