@@ -14,9 +14,8 @@ import jsonschema
 import pytest
 
 from toolcall_middleware.formats import families, markup, registry
-from toolcall_middleware.formats.auto import Auto
 from toolcall_middleware.formats.base import ParserOptions
-from toolcall_middleware.formats.family import Family
+from toolcall_middleware.formats.family import Family, auto
 from toolcall_middleware.formats.prompt import escaping
 from toolcall_middleware.model import ChoiceMode, Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 
@@ -262,8 +261,9 @@ solar_open2 deepseek_v4 deepseek_v41 hy_v4 iquest_q1 llm-jp-harmony plamo3 beam
 """.split()  # noqa: SIM905 - far easier to read
 
 
-def auto_of(name: str) -> Auto:
-    return Auto(next(family for family in markup.families() if family.name == name))
+def auto_of(name: str) -> Family:
+    family: Family = markup.by_name()[name]
+    return auto(family, family)
 
 
 @every_format

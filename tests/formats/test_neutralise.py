@@ -13,6 +13,7 @@ from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.prompt.escaping import (
     NEUTRALISED_NOTE,
+    RepeatedResults,
     add_tokens,
     as_data,
     attribute,
@@ -20,7 +21,6 @@ from toolcall_middleware.formats.prompt.escaping import (
     neutralise_names,
     with_note,
 )
-from toolcall_middleware.formats.repeated_results import RepeatedResults
 from toolcall_middleware.model import Tool, ToolResult, ToolSet
 
 from ..parsing.streams import calls_in, read

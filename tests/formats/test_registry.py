@@ -14,11 +14,10 @@ import pytest
 
 from toolcall_middleware import FormatError, Settings, ToolCallMiddleware
 from toolcall_middleware.cli.demo.scripted import ScriptedModel
-from toolcall_middleware.formats import auto, families, markup, registry
-from toolcall_middleware.formats.auto import Auto
+from toolcall_middleware.formats import families, markup, registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.families import prompted
-from toolcall_middleware.formats.family import Family
+from toolcall_middleware.formats.family import Family, one_of
 from toolcall_middleware.formats.prompt import escaping
 from toolcall_middleware.formats.syntax.shape import json_calls, opener, shared
 from toolcall_middleware.formats.syntax.slots import FUNCTIONS
@@ -64,13 +63,12 @@ def test_the_families_are_imported_when_a_format_is_asked_for(package: str) -> N
 import sys, {package}
 from toolcall_middleware.formats import registry
 def loaded():
-    rooms = ("families.", "syntax.", "auto")
+    rooms = ("families.", "syntax.", "family")
     heads = tuple(f"toolcall_middleware.formats.{{room}}" for room in rooms)
     return [name.rpartition(".")[2] for name in sys.modules if name.startswith(heads)]
 assert not loaded(), loaded()
 registry.get("hermes")
 assert "qwen" in loaded()
-assert "auto" not in loaded(), loaded()
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
@@ -253,10 +251,10 @@ def test_a_place_without_a_format_is_an_error_that_says_why(place: str, fault: s
 
 def test_auto_is_one_object_for_all_models_of_a_family() -> None:
     common = registry.get("auto")
-    assert isinstance(common, Auto)
+    assert isinstance(common, Family)
     for models, prompt in ((("Qwen/Qwen3-8B", "qwen2.5:7b"), "hermes"), (("my-model", "", "x" * 100_000), "json")):
         first, *others = (registry.for_model("auto", model) for model in models)
-        assert isinstance(first, Auto)
+        assert isinstance(first, Family)
         assert all(other is first for other in others)
         assert (first.name, first.prompt_name) == ("auto", prompt)
     assert registry.for_model("auto", "my-model") is common
@@ -268,8 +266,8 @@ def test_auto_is_one_object_for_all_models_of_a_family() -> None:
 def test_families_with_one_marker_are_told_apart_by_what_follows(follow: str) -> None:
     one, other = shared("<x>", json_calls(close=("</x>",)), follow), shared("<x>", FUNCTIONS, "f")
     for both in ((one, other), (other, one)):
-        merged = auto.one_of(both)
+        merged = one_of(both)
         assert (merged.marker, merged.where, merged.consume) == ("<x>", one.where, True)
     with pytest.raises(FormatError, match="two families declare <x>: say what follows it"):
-        auto.one_of((one, opener("<x>", json_calls())))
-    assert auto.one_of((one,)) is one
+        one_of((one, opener("<x>", json_calls())))
+    assert one_of((one,)) is one

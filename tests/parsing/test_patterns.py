@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcall_middleware.formats import markup
-from toolcall_middleware.formats.auto import all_openers
+from toolcall_middleware.formats.family import all_openers
 from toolcall_middleware.formats.syntax.slots import FUNCTIONS
 from toolcall_middleware.parsing.patterns import WHITE_SPACE, Trie, anywhere
 from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar

@@ -1,16 +1,21 @@
-"""A format made of parts: all that a family of models consists of, as data. The families: families/."""
+"""A format made of parts: all that a family of models consists of, as data. The families: families/.
+
+`auto` is one of them that writes as a family does and reads what every family writes.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..errors import FormatError
 from ..json_schema.compact import compact_schema
 from ..model import ChoiceMode, Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 from ..parsing.text.grammar import Opener
-from . import reading
+from . import markup, reading
 from .base import Constraint, ParserOptions, StreamParser, Tag
 from .markup import Markup
 from .prompt import escaping
@@ -19,7 +24,7 @@ from .prompt.tool_results import Write as WriteResults
 from .prompt.tool_results import guarded, named
 from .prompt.tools_json import definition
 from .syntax.json import Json
-from .syntax.shape import Shape, WriteCalls
+from .syntax.shape import Rendered, Shape, SharedOpener, WriteCalls, fork, opener, reads
 
 ONE = "Make at most one function call in an answer."
 
@@ -51,6 +56,8 @@ class Family:
     """
 
     name: str
+    prompt_name: str = ""
+    """The family in whose words `auto` writes; empty for any other format."""
     about: str
     """One line for the list of formats."""
     models: Mapping[str, str] = field(default_factory=dict)
@@ -112,22 +119,20 @@ class Family:
     """Writes the tools where they take too many tokens."""
 
     def __post_init__(self) -> None:
-        calls, own_markup = self.calls, self.markup
+        calls, own = self.calls, self.markup
         closers = (marker for marker in calls.closers if marker.startswith("<"))
         tag = _TAG.fullmatch(calls.trigger)
         think = self.thoughts.tags
-        markup = replace(
-            own_markup,
-            reasoning=own_markup.reasoning if think == THINK else (*own_markup.reasoning, (think.opening, think.close)),
-            closers=tuple(dict.fromkeys((*own_markup.closers, *closers))),
-            tags=own_markup.tags if tag is None else (*own_markup.tags, re.escape(f"{tag[1]}>")),
+        known = replace(
+            own,
+            reasoning=own.reasoning if think == THINK else (*own.reasoning, (think.opening, think.close)),
+            closers=tuple(dict.fromkeys((*own.closers, *closers))),
+            tags=own.tags if tag is None else (*own.tags, re.escape(f"{tag[1]}>")),
         )
-        self._fill(markup=markup)
+        self._fill(markup=known)
         if self.auto_openers is None:
             self._fill(auto_openers=calls.openers)
-        own = {(opener.marker, opener.pattern) for opener in self.own_openers}
-        common = (opener for opener in self.auto_openers if (opener.marker, opener.pattern) not in own)
-        self._fill(openers=(*common, *self.own_openers, *self.fallback))
+        self._fill(openers=(*_others(self.auto_openers, self.own_openers), *self.own_openers, *self.fallback))
         if self.write is None:
             self._fill(write=calls.writer(*self.openers))
         if self.answer is None:
@@ -213,3 +218,82 @@ def callable_tools(tools: Sequence[Tool], choice: ToolChoice) -> list[Tool]:
 def _quoted_names(tools: Iterable[Tool]) -> str:
     """The names as `"f", "g"`."""
     return escaping.as_data(", ".join(escaping.dump(tool.name) for tool in tools))
+
+
+# -- auto --------------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=256)
+def auto(prompt: Family, family: Family, *, own_first: bool = False) -> Family:
+    """One scanner for the markers of every family, with the prompt of the family `prompt`.
+
+    family: that of the models that answer; its markers are read too where the common scanner leaves them out because
+    they could be ordinary text of other models. own_first: where it and another family have one marker, its reader
+    reads what follows.
+    """
+    first, then = (family.openers, all_openers()) if own_first else (all_openers(), family.openers)
+    return _auto(prompt, family, (*first, *_others(then, first)))
+
+
+@functools.lru_cache(maxsize=256)
+def in_json(fmt: Family) -> Family:
+    """An `auto` with the prompt of `json`, for an engine that takes the family's own calls out of the text."""
+    return fmt if fmt.prompt_name == "json" else _auto(markup.by_name()["json"], fmt, fmt.openers)
+
+
+@functools.lru_cache(maxsize=64)
+def auto_of_derived(family: Family, proofs: tuple[Rendered, ...]) -> Family:
+    """`auto` that writes as a derived family does, and reads its calls too: with its own reader where those of the
+    built-in families make something else of them.
+    """
+    openers = (*all_openers(), *reading.ANY_JSON)
+    return auto(family, family, own_first=not all(reads(openers, turn) for turn in proofs))
+
+
+def _auto(prompt: Family, family: Family, openers: tuple[Opener, ...]) -> Family:
+    """`auto` with these openers. Its models may write `family`'s special tokens, whatever the prompt asks for."""
+    made = replace(
+        prompt,
+        name="auto",
+        about="reads every family; writes the prompt as the model's own family does, else as `json`",
+        prompt_name=prompt.name,
+        special_tokens=family.special_tokens,
+        needs_user=family.needs_user,
+    )
+    object.__setattr__(made, "openers", openers)
+    return made
+
+
+def _others(openers: Iterable[Opener], known: Iterable[Opener]) -> list[Opener]:
+    """The openers without those of which `known` has one with the same marker."""
+    markers = {(each.marker, each.pattern) for each in known}
+    return [each for each in openers if (each.marker, each.pattern) not in markers]
+
+
+@functools.cache
+def all_openers() -> tuple[Opener, ...]:
+    """One opener for each marker that any family declares for `auto`."""
+    by_marker: dict[str, dict[Opener, None]] = {}  # in order, each once: families share openers
+    for family in markup.families():
+        for each in family.auto_openers:
+            by_marker.setdefault(each.marker or each.pattern, {})[each] = None
+    return tuple(map(one_of, by_marker.values()))
+
+
+def one_of(openers: Iterable[Opener]) -> Opener:
+    """The opener of a marker that all `openers` have. What follows tells them apart.
+
+    Raises FormatError where they do not say what follows.
+    """
+    first, *others = openers
+    if not others:
+        return first
+    shared = [each for each in (first, *others) if isinstance(each, SharedOpener)]
+    if len(shared) <= len(others):
+        raise FormatError(f"two families declare {first.marker or first.pattern}: say what follows it (`shared`)")
+    shared.sort(key=lambda each: not each.follow)  # the one without `follow` comes last
+    undecided = "|".join(dict.fromkeys(filter(None, (each.undecided for each in shared))))
+    again = first.marker if first.consume else ""
+    make = fork(*((each.follow, each.make) for each in shared), undecided=undecided, again=again)
+    as_last = tuple(dict.fromkeys(last for each in shared for last in each.as_last))
+    return opener(first.marker, make, where=first.where, consume=first.consume, as_last=as_last)

@@ -124,6 +124,12 @@ def families() -> tuple[Any, ...]:
 
 
 @functools.cache
+def by_name() -> dict[str | None, Any]:
+    """Every built-in family by its name."""
+    return {family.name: family for family in families()}
+
+
+@functools.cache
 def gathered() -> Markup:
     """The markup of all families. Imports all of them."""
     known = (COMMON, *(family.markup for family in families()), *_private)

@@ -166,8 +166,8 @@ def thoughts_of_format(fmt: object) -> Thoughts:
 
 def thoughts_of(fmt: object, model: str) -> Thoughts:
     """The reasoning of a model: as its own family has it, by its name, else as that of the format."""
-    name = family(model)
-    return next((one.thoughts for one in markup.families() if one.name == name), thoughts_of_format(fmt))
+    own = markup.by_name().get(family(model))
+    return thoughts_of_format(own or fmt)
 
 
 def opened_reasoning(model: str) -> OpenedReasoning | None:

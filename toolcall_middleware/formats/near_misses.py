@@ -191,13 +191,13 @@ def _what_is(begun: str, marker: str, syntax: ToolFormat) -> str:
 
 @functools.cache
 def _markers() -> frozenset[str]:
-    from .auto import all_openers
+    from .family import all_openers
 
     return frozenset(opener.marker for opener in all_openers() if opener.marker)
 
 
 @functools.cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
-    from .auto import all_openers
+    from .family import all_openers
 
     return tuple(re.compile(opener.pattern) for opener in all_openers() if opener.pattern)

@@ -25,13 +25,8 @@ _METHODS = ("render_tools", "render_choice", "render_calls", "render_results", "
 
 def names() -> list[str]:
     """All names that `get` knows: the built-in ones, then those of installed packages."""
-    known = ["auto", *_built_in()]
+    known = ["auto", *(family.name for family in markup.families())]
     return [*known, *sorted(set(_installed()) - set(known))]
-
-
-@functools.cache
-def _built_in() -> dict[str, ToolFormat]:
-    return {family.name: family for family in markup.families()}
 
 
 @functools.cache
@@ -41,11 +36,10 @@ def get(name: str) -> ToolFormat:
     Raises FormatError, which lists the known names. Importing a module runs it: no request may give such a place.
     """
     if name == "auto":
-        from . import auto  # it imports the readers of all calls
-
-        return auto.common()
-    if name in _built_in():
-        return _built_in()[name]
+        return _auto("json")
+    built_in: ToolFormat | None = markup.by_name().get(name)
+    if built_in is not None:
+        return built_in
     if name == TEMPLATE:
         raise FormatError("template: say where the template is, with the setting `template`")
     if ":" in name:
@@ -96,13 +90,8 @@ def for_model(name: str, model: str, template: str | None = None) -> ToolFormat:
     """
     if name == TEMPLATE:
         return _derived(template)
-    if name == "auto" and template is not None:
-        from . import auto, models
-        from .template import sources
-
-        derived = sources.derived(template, model) if models.family(model) is None else None
-        if derived is not None and derived.family is not None:
-            return auto.of_derived(derived.family, derived.proofs)
+    if name == "auto":
+        return _auto_for(model, template)
     fmt = get(name)
     choose = getattr(fmt, "for_model", None)
     if choose is None:
@@ -111,9 +100,40 @@ def for_model(name: str, model: str, template: str | None = None) -> ToolFormat:
     return chosen
 
 
+def _auto_for(model: str, template: str | None) -> ToolFormat:
+    """`auto` for a model. The same object for all models of a family."""
+    from . import models
+
+    name = models.family(model)
+    if name is None and template is not None:
+        from .template import sources
+
+        derived = sources.derived(template, model)
+        if derived is not None and derived.family is not None:
+            from . import family
+
+            return family.auto_of_derived(derived.family, derived.proofs)
+    return _auto(name or "json")
+
+
+def _auto(name: str) -> ToolFormat:
+    """`auto` for the models of a family."""
+    from . import family  # it imports the readers of all calls
+
+    own: family.Family = markup.by_name()[name]
+    return family.auto(markup.by_name()[own.auto_prompt or name], own)
+
+
 def prompt_name(fmt: ToolFormat) -> str:
     """The name of the format in which `fmt` writes the prompt: `auto` reads all formats and writes as one of them."""
-    return str(getattr(fmt, "prompt_name", fmt.name))
+    return str(getattr(fmt, "prompt_name", "") or fmt.name)
+
+
+def in_json(fmt: ToolFormat) -> ToolFormat:
+    """`auto` with the prompt of `json`; any other format unchanged."""
+    from . import family
+
+    return family.in_json(fmt) if isinstance(fmt, family.Family) and fmt.name == "auto" else fmt
 
 
 def of_template(name: str, template: str | None, model: str = "") -> ToolFormat:

@@ -439,7 +439,7 @@ class PromptFormat:
             else:
                 self.why += f"; by markers: the name {name} tells no family, and no template does"
             if self.name != _PLAIN and memory.recall(chat.model, self._fact()):
-                self._write_plainly()
+                self.chosen = registry.in_json(self.chosen)
                 self.why += ", whose own calls its engine took out of the text"
 
     @property
@@ -483,7 +483,7 @@ class PromptFormat:
             self._memory.note_own(model, fact)
         else:
             self._memory.note(model, fact)
-        self._write_plainly()
+        self.chosen = registry.in_json(self.chosen)
         return True
 
     def _fault(self) -> str:
@@ -492,11 +492,6 @@ class PromptFormat:
 
     def _fact(self) -> Fact:
         return Fact(Topic.CALLS_KEPT, (self.name,))
-
-    def _write_plainly(self) -> None:
-        in_json = getattr(self.chosen, "in_json", None)
-        if in_json is not None:
-            self.chosen = in_json()
 
 
 _SWITCHES = ("enable_thinking", "thinking")

@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..formats.models import returned
-from ..formats.prompt.escaping import neutralise_names
+from ..formats.prompt.escaping import RepeatedResults, neutralise_names
 from ..formats.prompt.thoughts import Returned, Thoughts
-from ..formats.repeated_results import RepeatedResults
 from ..model import ToolCall, ToolResult
 from ..request.messages import calls_of
 from ..response.call_id_codec import read_id

@@ -17,7 +17,6 @@ from ..formats.base import ToolFormat
 from ..formats.family import Family
 from ..formats.models import thoughts_of
 from ..formats.prompt import escaping
-from ..formats.repeated_results import RepeatedResults
 from ..formats.template import sources
 from ..formats.template.layout import tokens
 from ..formats.template.prompts import TemplatePrompts, Written
@@ -107,7 +106,7 @@ def _for_template(chat: ChatRequest) -> dict[str, Any]:
 def _messages(chat: ChatRequest, settings: Settings, fmt: ToolFormat) -> list[Message]:
     messages = for_backend(chat.messages, settings.max_result_bytes, own_ids=False) or chat.messages
     offered = chat.listed.by_name
-    is_call = RepeatedResults(fmt, offered).is_call
+    is_call = escaping.RepeatedResults(fmt, offered).is_call
     made = [_message(message, place, offered, is_call) for place, message in enumerate(messages)]
     system = [message["content"] for message in made if message["role"] == "system"]
     if settings.messages == "keep" or not system:
@@ -209,13 +208,12 @@ def preserved_tokens(fmt: ToolFormat, model: str) -> list[str]:
     tokens (its server's `params_from_json_cmpl`). vLLM and SGLang take `skip_special_tokens: false` instead.
     """
     tags = thoughts_of(fmt, model).tags
-    family = fmt if isinstance(fmt, Family) else getattr(fmt, "prompt", None)
     markers = [*tokens(fmt.render_calls(_CALLS)), tags.opening, tags.close]
-    if isinstance(family, Family):
-        markup = family.markup
+    if isinstance(fmt, Family):
+        markup = fmt.markup
         markers += [tag for pair in markup.reasoning for tag in pair]
         markers += [*markup.noise, *markup.stops]  # the end of a turn ends the answer and is not text
-        markers += [opener.marker for opener in family.auto_openers]
+        markers += [opener.marker for opener in fmt.auto_openers]
     # A marker may be a token followed by a word (`<|channel>thought`).
     found = dict.fromkeys(token for marker in markers for token in tokens(marker) or [marker.strip()])
     return [token for token in found if token][:_MOST]

@@ -12,8 +12,8 @@ import pytest
 
 from toolcall_middleware.errors import FormatError, SettingsError
 from toolcall_middleware.formats import markup, registry
-from toolcall_middleware.formats.auto import Auto
 from toolcall_middleware.formats.base import ParserOptions
+from toolcall_middleware.formats.family import Family
 from toolcall_middleware.formats.template import sources
 from toolcall_middleware.model import Tool, ToolCall, ToolResult
 from toolcall_middleware.settings import Settings
@@ -111,13 +111,13 @@ def test_the_format_template_without_a_usable_template_is_an_error_at_start(tmp_
 def test_auto_uses_the_template_where_the_name_tells_no_family(tmp_path: Path) -> None:
     place = str(checkpoint(tmp_path, chat_template=templates.JSON))
     fmt = registry.for_model("auto", "acme-9b", place)
-    assert isinstance(fmt, Auto)
+    assert isinstance(fmt, Family)
     assert fmt.prompt_name == "template"
     assert registry.for_model("auto", "other-9b", place) is fmt
     for text in (CALL, '<tool_call>{"name": "look_up", "arguments": {}}</tool_call>'):
         assert [call.name for call in calls_in(read(fmt.parser(None, ParserOptions()), [text]))] == ["look_up"]
     known = registry.for_model("auto", "Qwen3-8B", place)
-    assert isinstance(known, Auto)
+    assert isinstance(known, Family)
     assert known.prompt_name == "hermes"
 
 
@@ -150,7 +150,7 @@ def test_the_cache_is_asked_by_the_requests_model(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     checkpoint(tmp_path / "models--acme--one" / "snapshots" / "abc", chat_template=templates.JSON)
     fmt = registry.for_model("auto", "acme/one", "cache")
-    assert isinstance(fmt, Auto)
+    assert isinstance(fmt, Family)
     assert fmt.prompt_name == "template"
     assert registry.for_model("auto", "acme/two", "cache") is registry.get("auto")
 

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...json_schema.compact import compact_schema
-from ...model import Tool, ToolCall, ToolResult
+from ...model import Tool, ToolCall, ToolResult, ToolSet
 from ...parsing.calls.harmony_messages import called
+from ...parsing.events import CallStart, Text
 from ...parsing.patterns import PYTHON_NAME
 from ...tool_names import meant_by
 from .. import markup
+from ..base import ParserOptions, ToolFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -161,6 +163,10 @@ _LONGEST_LOOK = 2048
 _LONGEST_GAP = 64
 _MOST_OBJECTS = 8
 """Braces before a member that are tried as the start of a call around it. With more of them, it counts as in a call."""
+_READ = 4 * 1024
+"""Characters of a place that are read as a call. What is not decided by then counts as one."""
+_MOST_READ = 64 * 1024
+"""Characters that are read for all results of a request. After that many, each place counts as a call."""
 _ESCAPED_LETTER = re.compile(r"\\u([0-9A-Fa-f]{4})")
 
 
@@ -211,6 +217,36 @@ def _is_in_call(match: re.Match[str], is_call: Callable[[str, int], bool]) -> bo
         if is_first and number:  # neither the object that begins here nor the one around it (`"function": {…}`)
             return False
     return True
+
+
+class RepeatedResults:
+    """Whether a part of a tool's result would be read as a call if the model repeated it: asks the reader of `fmt`, for
+    the results of one request that offers tools with these names.
+    """
+
+    __slots__ = ("_fmt", "_left", "_names", "_tools")
+
+    def __init__(self, fmt: ToolFormat, names: Collection[str]) -> None:
+        self._fmt = fmt
+        self._names = names
+        self._tools: ToolSet | None = None
+        self._left = _MOST_READ
+
+    def is_call(self, text: str, begin: int) -> bool:
+        """Whether an answer that is `text` from `begin` on begins with a call of one of the tools."""
+        piece = text[begin : begin + _READ]
+        if len(piece) > self._left:
+            return True
+        self._left -= len(piece)
+        if self._tools is None:
+            self._tools = ToolSet.of([Tool(name) for name in self._names])
+        parser = self._fmt.parser(self._tools, ParserOptions(repair_names=True))
+        events = parser.feed(piece)
+        is_cut = begin + _READ < len(text)
+        if not is_cut:
+            events += parser.finish()
+        said = "".join(event.text for event in events if isinstance(event, Text))
+        return any(isinstance(event, CallStart) for event in events) or (is_cut and not said.strip())
 
 
 def _plain(word: str) -> str:

@@ -230,7 +230,7 @@ def _of_family(family: Family, own: Syntax | None) -> Syntax:
 
 
 def _family(found: Turns, syntax: Syntax, like: str | None, block: tools.ToolBlock) -> Family:
-    model = next((family for family in markup.families() if family.name == like), None)
+    model: Family | None = markup.by_name().get(like)
     if block.own_words and model is not None:
         prompt, tool, between = model.prompt, model.tool, model.between
     else:
