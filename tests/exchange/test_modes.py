@@ -29,9 +29,11 @@ BAD = write_calls("hermes", ("f", {"x": "no"}))
 class NativeBackend:
     """Takes tools and answers with calls of its own, in the way that `deltas` say; records the bodies."""
 
-    def __init__(self, *deltas: dict[str, Any], finish: str | None = "stop") -> None:
+    def __init__(self, *deltas: dict[str, Any], finish: str | None = "stop", **whole: Any) -> None:
+        """whole: more fields of a whole answer."""
         self.deltas = deltas
         self.finish = finish
+        self.whole = whole
         self.bodies: list[dict[str, Any]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -57,7 +59,7 @@ class NativeBackend:
             for delta in self.deltas:
                 message.update(delta)
             choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": self.finish}
-            out = json.dumps({**head, "object": "chat.completion", "choices": [choice]}).encode()
+            out = json.dumps({**head, "object": "chat.completion", "choices": [choice], **self.whole}).encode()
             kind = b"application/json"
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
         await send({"type": "http.response.body", "body": out})

@@ -321,6 +321,19 @@ REFUSED_FIELDS = frozenset(
 )
 
 
+class InTurn:
+    """Answers each request with the next of some apps. `bodies`: what they were asked."""
+
+    def __init__(self, *apps: Any) -> None:
+        self._apps = iter(apps)
+        self.bodies: list[dict[str, Any]] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = next(self._apps)
+        await app(scope, receive, send)
+        self.bodies += app.bodies
+
+
 def complaint(body: dict[str, Any]) -> str | None:
     """What a backend that knows only text cannot take about a request, or None.
 

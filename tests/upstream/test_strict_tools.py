@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.exchange.test_modes import NativeBackend
-from tests.helpers.fakes import Answer, Refusal, Script, TextBackend, write_calls
+from tests.helpers.fakes import Answer, InTurn, Refusal, Script, TextBackend, write_calls
 from tests.helpers.stream_rules import check_error, check_stream, check_whole
 from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.formats import registry
@@ -71,22 +71,14 @@ def made(backend: Any, **settings: Any) -> ToolCallMiddleware:
     return ToolCallMiddleware(backend, **{"format": "hermes", "coerce_arguments": False, **settings})
 
 
-class Native:
-    """A backend that calls the tools itself, with these arguments, one request after the other."""
-
-    def __init__(self, *arguments: str) -> None:
-        self.arguments = iter(arguments)
-        self.bodies: list[dict[str, Any]] = []
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        function = {"name": "f", "arguments": next(self.arguments)}
-        one = NativeBackend({"tool_calls": [{"index": 0, "id": "call_a", "type": "function", "function": function}]})
-        await one(scope, receive, send)
-        self.bodies += one.bodies
+def calls(arguments: str) -> NativeBackend:
+    """A backend that calls the tool itself."""
+    function = {"name": "f", "arguments": arguments}
+    return NativeBackend({"tool_calls": [{"index": 0, "id": "call_a", "type": "function", "function": function}]})
 
 
 def backend_of(mode: str, *arguments: str) -> Any:
-    return Native(*arguments) if mode == "native" else TextBackend([_written(given) for given in arguments])
+    return InTurn(*map(calls, arguments)) if mode == "native" else TextBackend([_written(given) for given in arguments])
 
 
 def _written(arguments: str) -> str:

@@ -9,12 +9,13 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.requests import Request
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import JSONResponse
 
+from tests.exchange.test_modes import NativeBackend
 from tests.exchange.test_rerun import exchanged, got, shown
-from tests.helpers.fakes import Answer, TextBackend, write_calls
+from tests.helpers.fakes import Answer, InTurn, TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.cli.faces.answers import Received, read_answer
 from toolcall_middleware.formats.prompt.tools_signatures import signature
 from toolcall_middleware.model import Tool
 
@@ -64,65 +65,20 @@ def events(response: httpx.Response) -> list[dict[str, Any]]:
     return [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]
 
 
-def said(face: str, response: httpx.Response) -> tuple[str, list[tuple[str, Any]], dict[str, Any]]:
-    """(text, calls, usage) of an answer, whole or streamed."""
+def received(face: str, response: httpx.Response) -> Received:
+    """An answer as a client of the API reads it, whole or streamed, without a fault. Usage may be missing."""
     assert response.status_code == 200, response.text
-    streamed = response.headers["content-type"].startswith("text/event-stream")
-    if face == "chat":
-        return _chat(response, streamed=streamed)
-    if face == "messages":
-        return _messages(response, streamed=streamed)
-    whole = events(response)[-1]["response"] if streamed else response.json()
-    text = "".join(part["text"] for item in whole["output"] if item["type"] == "message" for part in item["content"])
-    calls = [(item["name"], json.loads(item["arguments"])) for item in whole["output"] if "call_id" in item]
-    return text, calls, whole["usage"]
+    answer = read_answer(face, response.content)
+    assert not [fault for fault in answer.faults if fault.area != "usage"]
+    if face == "chat" and answer.streamed:
+        assert len({chunk["id"] for chunk in events(response)}) == 1
+    return answer
 
 
-def _chat(response: httpx.Response, *, streamed: bool) -> tuple[str, list[tuple[str, Any]], dict[str, Any]]:
-    if not streamed:
-        whole = response.json()
-        message = whole["choices"][0]["message"]
-        calls = [call["function"] for call in message.get("tool_calls") or ()]
-        return message["content"] or "", [(one["name"], json.loads(one["arguments"])) for one in calls], whole["usage"]
-    chunks = events(response)
-    assert len({chunk["id"] for chunk in chunks}) == 1
-    choices = [choice for chunk in chunks for choice in chunk["choices"]]
-    assert [choice["delta"].get("role") for choice in choices].count("assistant") == 1
-    assert len([choice for choice in choices if choice["finish_reason"]]) == 1
-    assert response.text.count("[DONE]") == 1
-    text, made = "", [["", ""] for _ in range(9)]
-    for choice in choices:
-        text += choice["delta"].get("content") or ""
-        for call in choice["delta"].get("tool_calls") or ():
-            made[call["index"]][0] += call["function"].get("name") or ""
-            made[call["index"]][1] += call["function"].get("arguments") or ""
-    usage: dict[str, Any] = next((chunk["usage"] for chunk in chunks if chunk.get("usage")), {})
-    return text, [(name, json.loads(arguments)) for name, arguments in made if name], usage
-
-
-def _messages(response: httpx.Response, *, streamed: bool) -> tuple[str, list[tuple[str, Any]], dict[str, Any]]:
-    if not streamed:
-        whole = response.json()
-        text = "".join(block["text"] for block in whole["content"] if block["type"] == "text")
-        calls = [(block["name"], block["input"]) for block in whole["content"] if block["type"] == "tool_use"]
-        return text, calls, whole["usage"]
-    text = ""
-    usage: dict[str, Any] = {}
-    blocks: dict[int, list[str]] = {}
-    for event in events(response):
-        match event:
-            case {"type": "content_block_start", "index": index, "content_block": {"type": "tool_use", "name": name}}:
-                assert index not in blocks
-                blocks[index] = [name, ""]
-            case {"type": "content_block_delta", "index": index, "delta": {"partial_json": piece}}:
-                blocks[index][1] += piece
-            case {"type": "content_block_delta", "delta": {"text": piece}}:
-                text += piece
-            case {"type": "message_delta"}:
-                usage = event["usage"]
-    assert response.text.count("event: message_start") == 1
-    assert response.text.count("event: message_stop") == 1
-    return text, [(name, json.loads(arguments)) for name, arguments in blocks.values()], usage
+def said(face: str, response: httpx.Response) -> tuple[str, list[tuple[str, Any]], dict[str, Any]]:
+    """(text, calls, usage) of an answer."""
+    answer = received(face, response)
+    return answer.text, [(call.name, call.decoded()) for call in answer.calls], answer.usage or {}
 
 
 def front(body: dict[str, Any]) -> str:
@@ -162,76 +118,46 @@ async def test_the_header_counts_what_is_shown(stream: bool) -> None:
     assert int(found["tools_deferred"]) > 10
 
 
-class ThinkingBackend:
-    """Thinks in fields of its own before it searches, and before it calls. odd: what the field holds, if not text."""
+def thinking(field: str, *odd: Any) -> InTurn:
+    """A backend that thinks in a field of its own before it searches, and before it calls; odd: what that holds."""
 
-    def __init__(self, field: str, odd: Any = ...) -> None:
-        self.turns = [("One. ", f"Let me see.\n{FOUND}"), ("Two.", CALL)]
-        self.field = field
-        self.odd = odd
+    def said(thought: str, text: str) -> NativeBackend:
+        signed = [{"type": "reasoning.text", "text": thought, "signature": thought[:3]}]
+        held = odd[0] if odd else signed if field == "reasoning_details" else thought
+        return NativeBackend({"role": "assistant", "content": text, field: held})
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        request = Request(scope, receive)
-        thought, text = self.turns.pop(0)
-        said: dict[str, Any] = {"role": "assistant", "content": text, self.field: thought}
-        if self.field == "reasoning_details":
-            said[self.field] = [{"type": "reasoning.text", "text": thought, "signature": thought[:3]}]
-        if self.odd is not ...:
-            said[self.field] = self.odd
-        name = "delta" if (await request.json()).get("stream") else "message"
-        whole = {"id": "c", "created": 1, "model": "m", "choices": [{"index": 0, name: said, "finish_reason": "stop"}]}
-        answer = JSONResponse(whole) if name == "message" else StreamingResponse(
-            iter([f"data: {json.dumps(whole)}\n\n", "data: [DONE]\n\n"]), media_type="text/event-stream")  # fmt: skip
-        await answer(scope, receive, send)
-
-
-def thoughts(face: str, response: httpx.Response) -> str:
-    """The reasoning of an answer, in order."""
-    streamed = response.headers["content-type"].startswith("text/event-stream")
-    match face:
-        case "chat":
-            key = "delta" if streamed else "message"
-            said = [
-                one[key] for part in (events(response) if streamed else [response.json()]) for one in part["choices"]
-            ]
-            told = (part.get("reasoning") or part.get("reasoning_content") for part in said)
-            signed = "".join(one["text"] for part in said for one in part.get("reasoning_details") or ())
-            return "".join(filter(None, told)) or signed
-        case "messages" if streamed:
-            return "".join(event["delta"].get("thinking", "") for event in events(response) if "delta" in event)
-        case "messages":
-            return "".join(block.get("thinking", "") for block in response.json()["content"])
-    whole = events(response)[-1]["response"] if streamed else response.json()
-    items = [item for item in whole["output"] if item["type"] == "reasoning"]
-    return "".join(part["text"] for item in items for part in item.get("content") or item.get("summary") or ())
+    return InTurn(said("One. ", f"Let me see.\n{FOUND}"), said("Two.", CALL))
 
 
 @both
 @each_face
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content", "content"])
 async def test_what_is_thought_before_a_search_is_in_the_answer(face: str, stream: bool, field: str) -> None:
-    backend: Any = ThinkingBackend(field)
+    backend: Any = thinking(field)
     options: dict[str, Any] = {}
     asked = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2000} if face == "messages" else {}
     if field == "content":
         backend = TextBackend([f"<think>One. </think>Let me see.\n{FOUND}", f"<think>Two.</think>{CALL}"])
         options["reasoning_field"] = "reasoning"
     response = await send(backend, body_of(face, stream=stream, **asked), face=face, **options)
-    assert thoughts(face, response) == "One. Two."
+    assert received(face, response).reasoning == "One. Two."
     assert said(face, response)[:2] == ("Let me see.\n", [("get_weather", {"place": "Rome"})])
 
 
 @both
 @pytest.mark.parametrize("odd", [5, {"text": "x"}, "x", None])
 async def test_odd_signed_thoughts_are_no_fault(stream: bool, odd: Any) -> None:
-    response = await send(ThinkingBackend("reasoning_details", odd), body_of("chat", stream=stream))
+    response = await send(thinking("reasoning_details", odd), body_of("chat", stream=stream))
     assert said("chat", response)[1] == [("get_weather", {"place": "Rome"})]
 
 
 @both
 async def test_signed_thoughts_before_a_search_stay(stream: bool) -> None:
-    response = await send(ThinkingBackend("reasoning_details"), body_of("chat", stream=stream))
-    assert thoughts("chat", response) == "One. Two."
+    response = await send(thinking("reasoning_details"), body_of("chat", stream=stream))
+    chunks = events(response) if stream else [response.json()]
+    messages = [choice["delta" if stream else "message"] for chunk in chunks for choice in chunk["choices"]]
+    parts = [part for message in messages for part in message.get("reasoning_details", ())]
+    assert [part["text"] for part in parts] == ["One. ", "Two."]
 
 
 @both
@@ -241,10 +167,9 @@ async def test_usage_holds_the_inner_turn(face: str, stream: bool) -> None:
     fields: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream and face == "chat" else {}
     response = await send(backend, body_of(face, stream=stream, **fields), face=face, usage="count")
     usage = said(face, response)[2]
-    prompt = usage.get("prompt_tokens") or usage["input_tokens"]
     alone = TextBackend([CALL])
     once = said(face, await send(alone, body_of(face, stream=stream, **fields), face=face, usage="count"))[2]
-    assert prompt > 2 * (once.get("prompt_tokens") or once["input_tokens"])
+    assert usage["prompt_tokens"] > 2 * once["prompt_tokens"]
 
 
 @both
@@ -287,7 +212,7 @@ async def test_text_that_is_dropped_beside_calls_is_dropped_before_a_search(
 
 @both
 async def test_half_of_a_surrogate_pair_before_the_search_is_survived(stream: bool) -> None:
-    backend = NativeBackend(f"\ud800{FOUND}", CALL)
+    backend = InTurn(*(NativeBackend({"content": text}) for text in (f"\ud800{FOUND}", CALL)))
     assert said("chat", await send(backend, body_of("chat", stream=stream)))[1] == [("get_weather", {"place": "Rome"})]
 
 
@@ -328,16 +253,8 @@ async def test_calls_before_a_search_are_the_answer(stream: bool) -> None:
 async def test_a_call_beside_a_search_is_none_of_the_answers(face: str) -> None:
     """The backend's own call, in the same message as a search in its text."""
     beside = {"id": "c", "type": "function", "function": {"name": "read", "arguments": '{"place": "Oslo"}'}}
-    answers: list[dict[str, Any]] = [
-        {"content": f"I look. {FOUND}", "tool_calls": [beside]},
-        {"content": "It is warm."},
-    ]
-
-    async def backend(scope: Any, receive: Any, send: Any) -> None:
-        message = {"role": "assistant", **answers.pop(0)}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        await JSONResponse({"object": "chat.completion", "choices": [choice]})(scope, receive, send)
-
+    first = NativeBackend({"content": f"I look. {FOUND}", "tool_calls": [beside]})
+    backend = InTurn(first, NativeBackend({"content": "It is warm."}))
     text, calls, _ = said(face, await send(backend, body_of(face), face=face))
     assert (text, calls) == ("I look. It is warm.", [])
 
@@ -381,9 +298,7 @@ async def test_a_call_from_the_one_line_that_fits_needs_no_search(stream: bool) 
 async def test_a_search_that_the_token_limit_cuts_is_none(stream: bool) -> None:
     backend = TextBackend([Answer(FOUND[:70], finish_reason="length")])
     response = await send(backend, body_of("chat", stream=stream))
-    reasons = [choice["finish_reason"] for event in (events(response) if stream else [response.json()])
-               for choice in event["choices"]]  # fmt: skip
-    assert [reason for reason in reasons if reason] == ["length"]
+    assert received("chat", response).finish_reason == "length"
     assert len(backend.seen) == 1
 
 
@@ -515,40 +430,16 @@ async def test_a_named_tool_is_always_shown() -> None:
 # -- native backends -------------------------------------------------------------------------------------------------
 
 
-class NativeBackend:
-    """Answers with these calls in turn: (name, arguments), or text."""
-
-    def __init__(self, *script: tuple[str, str] | str) -> None:
-        self._script = list(script)
-        self.bodies: list[dict[str, Any]] = []
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.bodies.append(json.loads((await receive())["body"]))
-        wrote = self._script.pop(0)
-        message: dict[str, Any] = {"role": "assistant", "content": wrote if isinstance(wrote, str) else None}
-        if not isinstance(wrote, str):
-            function = {"name": wrote[0], "arguments": wrote[1]}
-            message["tool_calls"] = [{"id": "x1", "type": "function", "function": function}]
-        reason = "stop" if isinstance(wrote, str) else "tool_calls"
-        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-        head: dict[str, Any] = {"id": f"a{len(self.bodies)}", "created": 1, "model": "m"}
-        if self.bodies[-1].get("stream"):
-            delta = {**message, "tool_calls": [{"index": 0, **call} for call in message.get("tool_calls", ())]}
-            chunks = [(delta, None), ({}, reason)]
-            told = [{**head, "choices": [{"index": 0, "delta": part, "finish_reason": end}]} for part, end in chunks]
-            data = b"".join(b"data: %s\n\n" % json.dumps(chunk).encode() for chunk in told) + b"data: [DONE]\n\n"
-            kind = b"text/event-stream"
-        else:
-            choices = [{"index": 0, "message": message, "finish_reason": reason}]
-            data = json.dumps({**head, "object": "chat.completion", "choices": choices, "usage": usage}).encode()
-            kind = b"application/json"
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
-        await send({"type": "http.response.body", "body": data})
+def calls(name: str, arguments: str) -> NativeBackend:
+    """A backend that makes a call itself."""
+    call = {"index": 0, "id": "x1", "type": "function", "function": {"name": name, "arguments": arguments}}
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    return NativeBackend({"tool_calls": [call]}, finish="tool_calls", usage=usage)
 
 
 @both
 async def test_a_native_backend_gets_the_same_list_as_tools(stream: bool) -> None:
-    backend = NativeBackend(("find_tools", '{"query": "weather"}'), ("get_weather", '{"place": "Rome"}'))
+    backend = InTurn(calls("find_tools", '{"query": "weather"}'), calls("get_weather", '{"place": "Rome"}'))
     response = await send(backend, body_of("chat", stream=stream), mode="native")
     assert said("chat", response)[1] == [("get_weather", {"place": "Rome"})]
     first, second = ([tool["function"]["name"] for tool in body["tools"]] for body in backend.bodies)
