@@ -408,48 +408,44 @@ class ConstraintRequest:
     fields: dict[str, Any]
     bare: bool = False
     """The answer must be bare JSON, `{"tool_calls": [...]}`, which is not the format's own syntax."""
-
-
-Change = Callable[[Mapping[str, Any]], dict[str, Any]]
-"""Derives a schema from a schema."""
+    left_out: tuple[str, ...] = ()
+    """The keywords that its schemas do without, because the backend refuses them."""
 
 
 def constraint_requests(
-    chat: ChatRequest, fmt: ToolFormat, settings: Settings, *, change: Change | None = None
+    chat: ChatRequest, fmt: ToolFormat, settings: Settings, *, left_out: tuple[str, ...] = ()
 ) -> list[ConstraintRequest]:
     """The ways to constrain the answer to the format, the best first. The next is used if one is refused or ignored.
 
-    change: applied to the schemas of the tools and of the client's `response_format` first.
+    left_out: the keywords that the schemas of the tools and of the client's `response_format` are to do without.
     With `required` and named tools the whole answer is constrained. Under `auto` a call is optional, and only the
     arguments of tools with `strict: true` are constrained, if the syntax has tags that can trigger it.
     """
     tools = chat.shown_tools.tools
     if settings.constrain == "off" or not tools:
         return []
-    strict = any(tool.strict for tool in tools)
     answer = answer_schema(chat)
-    if not chat.choice.must_call and not strict and answer is None:
+    if not chat.choice.must_call and answer is None and not any(tool.strict for tool in tools):
         return []
-    if asks_llama_cpp_for_text(settings):
-        change = functools.partial(_known_to_llama_cpp, change=change)
-    if change is not None and answer is not None:
-        answer = change(answer)
-    if change is not None:
-        tools = tuple(dataclasses.replace(tool, parameters=change(tool.parameters)) for tool in tools)
+    llama_cpp = asks_llama_cpp_for_text(settings)
+    if left_out or llama_cpp:
+        weaker = functools.partial(_weaker, left_out=left_out, llama_cpp=llama_cpp)
+        answer = None if answer is None else weaker(answer)
+        tools = tuple(dataclasses.replace(tool, parameters=weaker(tool.parameters)) for tool in tools)
     own = fmt.constraint(tools, chat.choice)
-    tags = own.tags if own is not None else ()
-    found = [_tagged(tags, chat)] if tags and not asks_llama_cpp_for_text(settings) else []
-    plain: list[ConstraintRequest] = []
+    tagged = () if own is None or llama_cpp else own.tags
+    schema: dict[str, Any] = {}
+    bare = False
     if chat.choice.must_call:
         # Every format also reads calls in JSON.
-        schema = own.schema if own is not None else {}
-        plain = _whole(schema or calls_schema(tools, parallel=chat.choice.parallel))
-        if not schema:
-            plain = [dataclasses.replace(way, bare=True) for way in plain]
+        schema = own.schema or {} if own is not None else {}
+        bare = not schema
+        schema = schema or calls_schema(tools, parallel=chat.choice.parallel)
     elif answer is not None:
         # The constraint allows both an answer in the client's schema and a call.
-        found = []
-        plain = _whole(either_schema(answer, tools, parallel=chat.choice.parallel))
+        schema, tagged = either_schema(answer, tools, parallel=chat.choice.parallel), ()
+    found = [ConstraintRequest("structural_tag", _tagged(tagged, chat), left_out=left_out)] if tagged else []
+    plain = [ConstraintRequest(kind, form(schema), bare, left_out) for kind, form in _FORMS.items()] if schema else []
     if settings.constrain != "auto":
         return [way for way in (*found, *plain) if way.kind == settings.constrain][:1]
     return [*found, *(way for way in plain if way.kind in _AUTO)]
@@ -471,43 +467,41 @@ _SILENCING = frozenset({
 _SILENCING_PATTERN = re.compile(r"\(\?[=!<]|\\[bB]")
 
 
-def _known_to_llama_cpp(schema: Mapping[str, Any], change: Change | None) -> dict[str, Any]:
-    """The schema without keywords for which text completions drop it. Chat completions ignore most of these, too."""
+def _weaker(schema: Mapping[str, Any], *, left_out: tuple[str, ...], llama_cpp: bool) -> dict[str, Any]:
+    """The schema without these keywords. llama_cpp: also without those for which its text completions drop a schema;
+    its chat completions ignore most of these, too.
+    """
 
     def plain(node: dict[str, Any]) -> dict[str, Any]:
         pattern = node.get("pattern")
         silences = isinstance(pattern, str) and _SILENCING_PATTERN.search(pattern) is not None
         return {key: value for key, value in node.items() if not (silences and key == "pattern")}
 
-    made = schema if change is None else change(schema)
-    known: dict[str, Any] = changed(without(made, _SILENCING), plain)
+    made: Any = {"type": "object"} if left_out == _OBJECTS else without(schema, left_out) if left_out else schema
+    known: dict[str, Any] = changed(without(made, _SILENCING), plain) if llama_cpp else made
     return known
 
 
-# The ways to ask for plain JSON under `constrain=auto`.
+_FORMS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "response_format": lambda schema: _response_format(
+        "json_schema", json_schema={"name": "tool_calls", "schema": schema, "strict": True}
+    ),
+    # For llama.cpp's server and llama-cpp-python's, which make a grammar of it. A grammar made here could also express
+    # a format's tags. With a real small model it gave fewer valid calls than plain JSON, as the model kept calling
+    # without end. Every format reads plain JSON (tests/bench/README.md).
+    "llama_cpp": lambda schema: _response_format("json_object", schema=schema),
+    "structured_outputs": lambda schema: {"structured_outputs": {"json": schema}},
+    "structural_tag": lambda schema: _response_format(
+        "structural_tag", format={"type": "json_schema", "json_schema": schema}
+    ),
+}
+"""The ways to ask for JSON of a schema. `guided_json` is not among them: vLLM ignores it since 0.12."""
 _AUTO = frozenset({"response_format", "llama_cpp"})
+"""Those that are used under `constrain=auto`."""
 
 
-def _whole(schema: dict[str, Any]) -> list[ConstraintRequest]:
-    """The ways to ask for JSON of this schema. `guided_json` is not among them: vLLM ignores it since 0.12."""
-    json_schema = {"name": "tool_calls", "schema": schema, "strict": True}
-    return [
-        ConstraintRequest("response_format", {"response_format": {"type": "json_schema", "json_schema": json_schema}}),
-        # For llama.cpp's server and llama-cpp-python's, which make a grammar of it. A grammar made here could also
-        # express a format's tags. With a real small model it gave fewer valid calls than plain JSON, as the model kept
-        # calling without end. Every format reads plain JSON (tests/bench/README.md).
-        ConstraintRequest("llama_cpp", {"response_format": {"type": "json_object", "schema": schema}}),
-        ConstraintRequest("structured_outputs", {"structured_outputs": {"json": schema}}),
-        ConstraintRequest(
-            "structural_tag",
-            {
-                "response_format": {
-                    "type": "structural_tag",
-                    "format": {"type": "json_schema", "json_schema": schema},
-                }
-            },
-        ),
-    ]
+def _response_format(kind: str, **more: Any) -> dict[str, Any]:
+    return {"response_format": {"type": kind, **more}}
 
 
 def answer_schema(chat: ChatRequest) -> Mapping[str, Any] | None:
@@ -522,8 +516,8 @@ def answer_schema(chat: ChatRequest) -> Mapping[str, Any] | None:
     return None
 
 
-def _tagged(tags: tuple[Tag, ...], chat: ChatRequest) -> ConstraintRequest:
-    """Calls in the format's own syntax (xgrammar's structural tags, as vLLM and SGLang take them)."""
+def _tagged(tags: tuple[Tag, ...], chat: ChatRequest) -> dict[str, Any]:
+    """The fields that ask for calls in the format's own syntax (xgrammar's structural tags, as in vLLM and SGLang)."""
     made = []
     for tag in tags:
         content = {"type": "json_schema", "json_schema": tag.schema}
@@ -535,7 +529,7 @@ def _tagged(tags: tuple[Tag, ...], chat: ChatRequest) -> ConstraintRequest:
         form["at_least_one"] = True
     if not chat.choice.parallel:
         form["stop_after_first"] = True
-    return ConstraintRequest("structural_tag", {"response_format": {"type": "structural_tag", "format": form}})
+    return _response_format("structural_tag", format=form)
 
 
 class ConstraintLadder:
@@ -556,7 +550,6 @@ class ConstraintLadder:
             if settings.constrain != "auto" or not self._is_known(asking.kind)
         ]
         self._full: ConstraintRequest | None = None  # `asked`, or the constraint that it was loosened from
-        self._left_out: tuple[str, ...] = ()
         self._refused: list[str] = []  # kinds
         self._count = 0
         self._news = False  # the current constraint was refused in its full form
@@ -566,14 +559,14 @@ class ConstraintLadder:
     @property
     def is_loose(self) -> bool:
         """Whether the current constraint is weaker than the tools' schemas."""
-        return self.asked is not None and bool(self._left_out)
+        return self.asked is not None and bool(self.asked.left_out)
 
     def next_kind(self) -> None:
         """Go on to the next kind of constraint, if any."""
-        self._full = self.asked = self._requests.pop(0) if self._requests else None
-        self._left_out, self._news = (), False
-        if self.asked is not None and (known := self._memory.recall(self._chat.model, self._schema_fact(self.asked))):
-            self._loosen(known)
+        full = self._full = self.asked = self._requests.pop(0) if self._requests else None
+        self._news = False
+        if full is not None and (known := self._memory.recall(self._chat.model, self._schema_fact(full))):
+            self.asked = self._loosened(full, known) or full
 
     def drop(self) -> None:
         """Ask without any constraint."""
@@ -595,12 +588,13 @@ class ConstraintLadder:
         if self._count >= _MOST_REFUSALS:
             self.drop()
             return
-        if self._left_out != _OBJECTS and not _UNKNOWN_TYPE.match(refusal):
-            named = named_keywords(refusal, self._schemas()) - set(self._left_out)
-            words = named or (frozenset[str]() if self._left_out else loose_keywords(self._schemas()))
-            for less in (tuple(sorted({*self._left_out, *words})), _OBJECTS):
-                if less != self._left_out and self._loosen(less):
-                    self._news = True
+        left_out = asked.left_out
+        if left_out != _OBJECTS and not _UNKNOWN_TYPE.match(refusal):
+            named = named_keywords(refusal, self._schemas()) - set(left_out)
+            words = named or (frozenset[str]() if left_out else loose_keywords(self._schemas()))
+            for less in (tuple(sorted({*left_out, *words})), _OBJECTS):
+                if less != left_out and (looser := self._loosened(asked, less)) is not None:
+                    self.asked, self._news = looser, True
                     return
         self._refused.append(asked.kind)
         self.next_kind()
@@ -613,10 +607,10 @@ class ConstraintLadder:
                 self._memory.note(model, self._kind_fact(kind))
                 _log.warning("The backend of %s takes no %s: it is not asked for a while.", shown(model), kind)
         self._refused.clear()
-        if self._full is not None and self._news:
-            self._news = False
-            self._memory.note(model, self._schema_fact(self._full), value=self._left_out)
-            what = "a schema of its tools" if self._left_out == _OBJECTS else f"{', '.join(self._left_out)} in a schema"
+        if self._full is not None and self.asked is not None and self._news:
+            self._news, left_out = False, self.asked.left_out
+            self._memory.note(model, self._schema_fact(self._full), value=left_out)
+            what = "a schema of its tools" if left_out == _OBJECTS else f"{', '.join(left_out)} in a schema"
             _log.warning(
                 "The backend of %s refuses %s as %s: it is asked without, and calls are checked.",
                 shown(model), what, self._full.kind,
@@ -638,21 +632,11 @@ class ConstraintLadder:
             self._memory.note_own(model, self._own_fact(asked.kind))
         self.next_kind()
 
-    # -- weaker constraints --------------------------------------------------------------------------------------
-
-    def _loosen(self, left_out: tuple[str, ...]) -> bool:
-        """Ask for the same kind without these keywords. Return whether that differs from the current request."""
-        full, asked = self._full, self.asked
-        if full is None:
-            return False
-        change = _to_objects if left_out == _OBJECTS else functools.partial(_without, keywords=left_out)
-        found = constraint_requests(self._chat, self._format, self._settings, change=change)
-        looser = next((one for one in found if one.kind == full.kind), None)
-        self._left_out = left_out
-        if looser is None or asked is None or looser.fields == asked.fields:
-            return False
-        self.asked = looser
-        return True
+    def _loosened(self, asked: ConstraintRequest, left_out: tuple[str, ...]) -> ConstraintRequest | None:
+        """The same kind without these keywords; None if that makes no difference."""
+        found = constraint_requests(self._chat, self._format, self._settings, left_out=left_out)
+        looser = next((one for one in found if one.kind == asked.kind), None)
+        return None if looser is None or looser.fields == asked.fields else looser
 
     def _schemas(self) -> list[Any]:
         schemas: list[Any] = [tool.parameters for tool in self._chat.shown_tools.tools]
@@ -672,12 +656,3 @@ class ConstraintLadder:
 
     def _schema_fact(self, asked: ConstraintRequest) -> Fact:
         return Fact(Topic.LEFT_OUT, (asked.kind, digest(msgspec.json.encode(asked.fields), self._shape.encode())))
-
-
-def _to_objects(schema: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - as a change
-    return {"type": "object"}
-
-
-def _without(schema: Mapping[str, Any], keywords: tuple[str, ...]) -> dict[str, Any]:
-    looser: dict[str, Any] = without(schema, keywords)
-    return looser
