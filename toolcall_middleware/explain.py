@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from .errors import ToolCallError
@@ -29,29 +30,20 @@ from .wire.chat_answer import ChatAnswer
 _MAX_SHOWN = 200
 
 
-@dataclass(slots=True)
-class Piece:
-    """A piece of the model's text: where it begins in the whole text, and its row in the trace."""
-
-    start: int
-    text: str
-    row: int
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """The first choice of the backend's last answer: `pieces` of its text, and its other fields."""
+    """The first choice of the backend's last answer. pieces: (row in the trace, text) of each piece of its text."""
 
-    pieces: list[Piece] = field(default_factory=list)
-    reasoning: str = ""
-    native: list[dict[str, Any]] = field(default_factory=list)
-    finish_reason: str | None = None
-    error: str | None = None
+    pieces: list[tuple[int, str]]
+    reasoning: str
+    native: list[dict[str, Any]]
+    finish_reason: str | None
+    error: str | None
 
     @property
     def text(self) -> str:
         """All of its text."""
-        return "".join(piece.text for piece in self.pieces)
+        return "".join(text for _, text in self.pieces)
 
 
 def answer_of(rows: Sequence[Row]) -> Answer:
@@ -63,16 +55,14 @@ def answer_of(rows: Sequence[Row]) -> Answer:
             read.feed(str(row.get("data", "")).encode(), at)
     read.finish()
     first = read.choice(0)
-    answer = Answer(reasoning=first.reasoning, finish_reason=first.finish_reason)
-    answer.native = [entry for entries in first.entries for entry in entries if isinstance(entry, dict)]
-    if read.error:
-        answer.error = json.dumps(read.error, ensure_ascii=False)[:_MAX_SHOWN]
-    start = 0
-    for row_at, piece in first.pieces:
-        text = piece.encode("utf-8", "replace").decode()  # a lone surrogate cannot be shown
-        answer.pieces.append(Piece(start, text, row_at))
-        start += len(text)
-    return answer
+    return Answer(
+        # A lone surrogate cannot be shown.
+        pieces=[(row, text.encode("utf-8", "replace").decode()) for row, text in first.pieces],
+        reasoning=first.reasoning,
+        native=[entry for entries in first.entries for entry in entries if isinstance(entry, dict)],
+        finish_reason=first.finish_reason,
+        error=json.dumps(read.error, ensure_ascii=False)[:_MAX_SHOWN] if read.error else None,
+    )
 
 
 def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None = None) -> dict[str, Any]:
@@ -91,9 +81,10 @@ def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
     answer, spans, again = seen.answer, seen.spans, seen.again
     _link(spans.spans, rows)
     tools = tools_of(body.encode())
+    starts = accumulate((len(text) for _, text in answer.pieces), initial=0)
     return {
         "text": spans.text,
-        "pieces": [{"start": piece.start, "row": piece.row} for piece in answer.pieces],
+        "pieces": [{"start": start, "row": row} for start, (row, _) in zip(starts, answer.pieces, strict=False)],
         "spans": spans.spans,
         "calls": seen.calls,
         "faults": sorted(spans.faults, key=lambda fault: int(fault["start"])),
@@ -155,7 +146,7 @@ def _opened(answer: Answer, again: Rerun) -> OpenedReasoning | None:
 
 
 def _laid_out(
-    pieces: Sequence[Piece],
+    pieces: Sequence[tuple[int, str]],
     syntax: ToolFormat,
     tools: ToolSet | None,
     options: ParserOptions,
@@ -163,12 +154,12 @@ def _laid_out(
     opened: OpenedReasoning | None = None,
 ) -> TextSpans:
     """The spans of a text that ends as the answer does, by a parser with these options."""
-    spans = TextSpans("".join(piece.text for piece in pieces), () if tools is None else list(tools.by_name))
+    spans = TextSpans("".join(text for _, text in pieces), () if tools is None else list(tools.by_name))
     make = functools.partial(syntax.parser, tools, options)
     parser = make() if opened is None else OpenedAnswer(make, opened, sure=True, parsed=True)
-    for piece in pieces:
-        spans.take(parser.feed(piece.text), piece.row)
-    last = pieces[-1].row if pieces else -1
+    for row, text in pieces:
+        spans.take(parser.feed(text), row)
+    last = pieces[-1][0] if pieces else -1
     spans.take(parser.finish(cut=answer.finish_reason in CUT), last)
     spans.end(last)
     return spans
@@ -298,7 +289,7 @@ def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
         opened = seen.opened
         if opened is not None and not text.lstrip().startswith(opened.opening.strip()):
             text = opened.opening + text  # a case has no prompt that opens the thought
-    read = _laid_out([Piece(0, text, 0)], again.syntax, again.tools, ParserOptions(keep_raw=True, **options), answer)
+    read = _laid_out([(0, text)], again.syntax, again.tools, ParserOptions(keep_raw=True, **options), answer)
     written = [(one.name, one.arguments) for one in read.written]
     if written != (got := [(call["name"], call["arguments"]) for call in seen.calls]):
         notes.append(f"the client got {json.dumps(got, ensure_ascii=False)}")
