@@ -16,10 +16,11 @@ def function(name: Any = "look", **fields: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, **fields}}
 
 
-def read(*tools: Any, options: dict[str, Any] | None = None, **fields: Any) -> ChatRequest:
+def read(*tools: Any, options: Settings | dict[str, Any] | None = None, **fields: Any) -> ChatRequest:
     offered = {"tools": list(tools)} if tools else {}
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **offered, **fields}
-    chat = read_request(json.dumps(body).encode(), Settings(**options or {}))
+    settings = options if isinstance(options, Settings) else Settings(**options or {})
+    chat = read_request(json.dumps(body).encode(), settings)
     assert isinstance(chat, ChatRequest)
     return chat
 

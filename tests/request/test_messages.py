@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.request.parse import ChatRequest, read_request
-from toolcall_middleware.settings import Settings
+from . import offers
 
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "look"}}
@@ -28,17 +26,11 @@ def result(id_: Any = "call_a", **fields: Any) -> dict[str, Any]:
 
 
 def read(*messages: Any, **options: Any) -> list[dict[str, Any]]:
-    body = json.dumps({"model": "m", "messages": list(messages), "tools": [TOOL]}).encode()
-    chat = read_request(body, Settings(**options))
-    assert isinstance(chat, ChatRequest)
-    return chat.messages
+    return offers.read(TOOL, messages=list(messages), options=options).messages
 
 
 def refusal(*messages: Any, **options: Any) -> tuple[str | int | None, str | None]:
-    with pytest.raises(ToolCallError) as caught:
-        read(*messages, **options)
-    assert caught.value.status == 400
-    return caught.value.code, caught.value.param
+    return offers.refusal(TOOL, messages=list(messages), options=options)
 
 
 @pytest.mark.parametrize("role", ["system", "developer", "user", "assistant"])
@@ -120,9 +112,7 @@ def test_a_result_may_name_its_call_in_id() -> None:
     paired = {"role": "tool", "name": "f", "content": "1", "tool_call_id": "call_a"}
     for missing in ({}, {"tool_call_id": None}):
         assert read(USER, calls(call()), {**named, **missing})[2] == paired
-    body = json.dumps({"model": "m", "messages": [calls(call()), named], "tools": [TOOL]}).encode()
-    chat = read_request(body, Settings())
-    assert isinstance(chat, ChatRequest)
+    chat = offers.read(TOOL, messages=[calls(call()), named])
     assert json.loads(bytes(chat.fields["messages"]))[1] == paired  # what a backend with tools of its own is sent
     # Where both stand, `id` is one more field that nobody here knows.
     assert read(calls(call()), result(id="call_b"))[1] == result(id="call_b")

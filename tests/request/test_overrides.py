@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
@@ -11,26 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.request.parse import ChatRequest, read_request
+from toolcall_middleware.request.parse import ChatRequest
 from toolcall_middleware.settings import OPTIONS, Settings
 from toolcall_middleware.settings.options import Strictness
 from toolcall_middleware.settings.settings import admits
 
-TOOL: dict[str, Any] = {"type": "function", "function": {"name": "look", "description": "0123456789"}}
-BASE: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [TOOL, TOOL]}
-BASE["tools"][1] = {"type": "function", "function": {"name": "other"}}
+from . import offers
+from .offers import function
+
+TOOL = function("look", description="0123456789")
 
 
 def read(options: Settings, **fields: Any) -> ChatRequest:
-    chat = read_request(json.dumps({**BASE, **fields}).encode(), options)
-    assert isinstance(chat, ChatRequest)
-    return chat
+    return offers.read(TOOL, function("other"), options=options, **fields)
 
 
 def refusal(options: Settings, **fields: Any) -> tuple[str | int | None, str | None]:
-    with pytest.raises(ToolCallError) as caught:
-        read(options, **fields)
-    return caught.value.code, caught.value.param
+    return offers.refusal(TOOL, function("other"), options=options, **fields)
 
 
 @pytest.mark.parametrize(
@@ -265,14 +261,11 @@ def stricter_or_same(name: str, before: Settings, after: Settings) -> bool:
 @given(OPERATORS, asked_for(), st.booleans())
 def test_no_request_loosens_any_setting(operator: dict[str, Any], toolcall: dict[str, Any], checked: bool) -> None:
     before = Settings(**{**operator, "mode": operator.get("mode", "prompt").replace("off", "prompt")})
-    options = {"validate_tool_arguments": checked}
-    plain = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [TOOL][: before.max_tools]}
-    body = {**plain, "toolcall": toolcall, "request_options": options}
+    more = {"toolcall": toolcall, "request_options": {"validate_tool_arguments": checked}}
     try:
-        chat = read_request(json.dumps(body).encode(), before)
+        chat = offers.read(options=before, tools=[TOOL][: before.max_tools], **more)
     except ToolCallError:
         return
-    assert isinstance(chat, ChatRequest)
     after = before.layer(chat.overrides, "request")
     assert [name for name in OPTIONS if not stricter_or_same(name, before, after)] == []
     assert {name for name in OPTIONS if after.source(name) == "request"} <= {*toolcall, *chat.overrides}
@@ -284,12 +277,10 @@ def test_each_setting_by_itself_is_not_loosened(name: str) -> None:
     for value in samples(name):
         before = Settings(**({} if (name, value) == ("mode", "off") else {name: value}))
         for other in samples(name):
-            body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [TOOL]}
             try:
-                chat = read_request(json.dumps({**body, "toolcall": {name: other}}).encode(), before)
+                chat = offers.read(TOOL, options=before, toolcall={name: other})
             except ToolCallError:
                 continue
-            assert isinstance(chat, ChatRequest)
             after = before.layer(chat.overrides, "request")
             assert all(stricter_or_same(each, before, after) for each in OPTIONS)
 

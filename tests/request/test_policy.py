@@ -82,12 +82,6 @@ def answered(call_id: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": "x"}
 
 
-def strict_schema(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(json.dumps(SCHEMA))
-    change(schema)
-    return tool(strict=True, parameters=schema)
-
-
 def levels(number: int) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object", "additionalProperties": False}
     for _ in range(number - 1):
@@ -112,141 +106,80 @@ INNER = {
 DEFINED = {"type": "object", "properties": {"x": {"$ref": "#/$defs/x"}}}
 UNDESCRIBED = {"type": "object", "properties": {"x": {"anyOf": [{"properties": {"y": {}}}], "description": "d"}}}
 
-# (the part that refuses it, the request, code, param): what compat accepts and strict does not.
-PARTS: list[tuple[str, dict[str, Any], str, str]] = [
-    ("refuse_deprecated", {"tools": None, "functions": [FUNCTION]}, "invalid_request", "functions"),
-    ("refuse_deprecated", {"function_call": "none"}, "invalid_request", "function_call"),
-    (
-        "refuse_deprecated",
-        {"messages": [*ASK, OLD_CALL, {"role": "function", "name": "weather", "content": "x"}]},
-        "invalid_request",
-        "messages[1].function_call",
-    ),
-    ("strict_names", {"tools": [tool("get-weather")]}, "invalid_tool_schema", "tools[0].function.name"),
-    ("strict_names", {"tools": [tool("mcp.weather")]}, "invalid_tool_schema", "tools[0].function.name"),
-    (
-        "require_descriptions",
-        {"tools": [tool(description=" ")]},
-        "invalid_tool_schema",
-        "tools[0].function.description",
-    ),
-    (
-        "require_descriptions",
-        {"tools": [tool(parameters={"type": "object", "properties": {"x": {}}})]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters.properties.x",
-    ),
-    (
-        "require_descriptions",
-        {"tools": [tool(parameters={**DEFINED, "$defs": {"x": {"description": " "}}})]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters.properties.x",
-    ),
-    (
-        "require_descriptions",
-        {"tools": [tool(parameters=UNDESCRIBED)]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters.properties.x.anyOf[0].properties.y",
-    ),
-    ("strict_schemas", {"parallel_tool_calls": None}, "invalid_tool_schema", "parallel_tool_calls"),
-    (
-        "strict_schemas",
-        {"tools": [strict_schema(lambda s: s.pop("additionalProperties"))]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters.additionalProperties",
-    ),
-    (
-        "strict_schemas",
-        {"tools": [strict_schema(lambda s: s["properties"].update(city={**CITY, "type": ["object", "null"]}))]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters.properties.city.additionalProperties",
-    ),
-    (
-        "strict_schemas",
-        {"tools": [strict_schema(lambda s: s.update(required=[]))]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters.required",
-    ),
-    (
-        "strict_schemas",
-        {"tools": [strict_schema(lambda s: s["properties"].update(city=IN_ITEMS))]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters.properties.city.items.additionalProperties",
-    ),
-    (
-        "strict_schemas",
-        {"tools": [tool(strict=True, parameters=levels(6))]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters" + ".properties.a" * 5,
-    ),
-    (
-        "strict_schemas",
-        {"tools": [tool(strict=True, parameters=wide(101))]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters",
-    ),
-    (
-        "strict_ids",
-        {"messages": [*ASK, called("toolu_01A"), answered("toolu_01A")]},
-        "invalid_tool_call_id",
-        "messages[1].tool_calls[0].id",
-    ),
-    (
-        "require_descriptions",
-        {"tools": [tool(description="")]},
-        "invalid_tool_schema",
-        "tools[0].function.description",
-    ),
-    (
-        "require_descriptions",
-        {"tools": [tool(parameters=INNER)]},
-        "invalid_tool_schema",
-        "tools[0].function.parameters.properties.at.properties.hour",
-    ),
-    (
-        "strict_results",
-        {"messages": [*ASK, called("call_1")]},
-        "invalid_message_order",
-        "messages[1].tool_calls[0].id",
-    ),
-    (
-        "strict_results",
-        {"messages": [*ASK, called("call_1", "call_2"), answered("call_1"), *ASK]},
-        "invalid_message_order",
-        "messages[1].tool_calls[1].id",
-    ),
-    (
-        "strict_results",
-        {"messages": [*ASK, called("call_1"), answered("call_1"), answered("call_1")]},
-        "invalid_tool_call_id",
-        "messages[3].tool_call_id",
-    ),
-    (
-        "strict_results",
-        {"messages": [*ASK, called("call_1"), *ASK, answered("call_1")]},
-        "invalid_message_order",
-        "messages[1].tool_calls[0].id",
-    ),
-    (
-        "strict_results",
-        {"messages": [*ASK, called("call_1", "call_1"), answered("call_1")]},
-        "invalid_tool_call_id",
-        "messages[1].tool_calls[1].id",
-    ),
-]
+
+def schema(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    """A strict tool whose schema is changed."""
+    made: dict[str, Any] = json.loads(json.dumps(SCHEMA))
+    change(made)
+    return {"tools": [tool(strict=True, parameters=made)]}
+
+
+def parameters(value: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"tools": [tool(parameters=value, **more)]}
+
+
+OLD = [*ASK, OLD_CALL, {"role": "function", "name": "weather", "content": "x"}]
+F, P = "tools[0].function", "tools[0].function.parameters"
+# What compat accepts and strict does not: by the part that refuses it and the code, the request and the param.
+PARTS: dict[tuple[str, str], list[tuple[dict[str, Any], str]]] = {
+    ("refuse_deprecated", "invalid_request"): [
+        ({"tools": None, "functions": [FUNCTION]}, "functions"),
+        ({"function_call": "none"}, "function_call"),
+        ({"messages": OLD}, "messages[1].function_call"),
+    ],
+    ("strict_names", "invalid_tool_schema"): [
+        ({"tools": [tool("get-weather")]}, f"{F}.name"),
+        ({"tools": [tool("mcp.weather")]}, f"{F}.name"),
+    ],
+    ("require_descriptions", "invalid_tool_schema"): [
+        ({"tools": [tool(description=" ")]}, f"{F}.description"),
+        ({"tools": [tool(description="")]}, f"{F}.description"),
+        (parameters({"type": "object", "properties": {"x": {}}}), f"{P}.properties.x"),
+        (parameters({**DEFINED, "$defs": {"x": {"description": " "}}}), f"{P}.properties.x"),
+        (parameters(UNDESCRIBED), f"{P}.properties.x.anyOf[0].properties.y"),
+        (parameters(INNER), f"{P}.properties.at.properties.hour"),
+    ],
+    ("strict_schemas", "invalid_tool_schema"): [
+        ({"parallel_tool_calls": None}, "parallel_tool_calls"),
+        (schema(lambda s: s.pop("additionalProperties")), f"{P}.additionalProperties"),
+        (
+            schema(lambda s: s["properties"].update(city={**CITY, "type": ["object", "null"]})),
+            f"{P}.properties.city.additionalProperties",
+        ),
+        (schema(lambda s: s.update(required=[])), f"{P}.required"),
+        (schema(lambda s: s["properties"].update(city=IN_ITEMS)), f"{P}.properties.city.items.additionalProperties"),
+        (parameters(levels(6), strict=True), P + ".properties.a" * 5),
+        (parameters(wide(101), strict=True), P),
+    ],
+    ("strict_ids", "invalid_tool_call_id"): [
+        ({"messages": [*ASK, called("toolu_01A"), answered("toolu_01A")]}, "messages[1].tool_calls[0].id"),
+    ],
+    ("strict_results", "invalid_message_order"): [
+        ({"messages": [*ASK, called("call_1")]}, "messages[1].tool_calls[0].id"),
+        (
+            {"messages": [*ASK, called("call_1", "call_2"), answered("call_1"), *ASK]},
+            "messages[1].tool_calls[1].id",
+        ),
+        ({"messages": [*ASK, called("call_1"), *ASK, answered("call_1")]}, "messages[1].tool_calls[0].id"),
+    ],
+    ("strict_results", "invalid_tool_call_id"): [
+        ({"messages": [*ASK, called("call_1"), answered("call_1"), answered("call_1")]}, "messages[3].tool_call_id"),
+        ({"messages": [*ASK, called("call_1", "call_1"), answered("call_1")]}, "messages[1].tool_calls[1].id"),
+    ],
+}
 
 
 @pytest.mark.parametrize(
-    ("part", "fields", "code", "param"), PARTS, ids=[f"{part}-{number}" for number, (part, *_) in enumerate(PARTS)]
+    ("part", "code", "fields", "param"),
+    [(part, code, *row) for (part, code), rows in PARTS.items() for row in rows],
 )
-def test_each_part_of_the_strict_dialect_also_alone(part: str, fields: dict[str, Any], code: str, param: str) -> None:
+def test_each_part_of_the_strict_dialect_also_alone(part: str, code: str, fields: dict[str, Any], param: str) -> None:
     check(Settings(), **fields)
     for settings in (Settings(profile="strict"), part_alone(part)):
         with pytest.raises(ToolCallError) as caught:
             check(settings, **fields)
         assert (caught.value.code, caught.value.param, caught.value.status) == (code, param, 400)
-    others = {name for name, *_ in PARTS} - {part}
-    for other in sorted(others):
+    for other in sorted({name for name, _ in PARTS} - {part}):
         check(part_alone(other), **fields)
 
 
@@ -255,10 +188,10 @@ def test_each_part_of_the_strict_dialect_also_alone(part: str, fields: dict[str,
     [
         {},
         {"messages": [*ASK, called("call_1", "call_2"), answered("call_2"), answered("call_1")]},
-        {"tools": [tool(strict=True, parameters=levels(5))]},
-        {"tools": [tool(strict=True, parameters=wide(100))]},
+        parameters(levels(5), strict=True),
+        parameters(wide(100), strict=True),
         {"tools": [tool("get_weather_2")], "parallel_tool_calls": None},
-        {"tools": [tool(parameters={**DEFINED, "$defs": {"x": {"description": "d"}}})]},
+        parameters({**DEFINED, "$defs": {"x": {"description": "d"}}}),
         {
             "tool_choice": {"type": "function", "function": {"name": "weather"}},
             "parallel_tool_calls": None,
