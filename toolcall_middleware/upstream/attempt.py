@@ -16,7 +16,6 @@ from ..formats.answer_text import JsonAnswer
 from ..formats.base import ToolFormat
 from ..formats.inner_calls import Asked
 from ..log_lines import log_event
-from ..parsing.text.reasoning import OpenedReasoning
 from ..request.parse import ChatRequest
 from ..response.choice import AnswerOutcome, ChoiceAnswer, choice_maker
 from ..response.message import AnswerPolicy, Extension
@@ -192,24 +191,10 @@ class ToolRequest:
             tells_ends=self._tells_ends,
         )
         hold = None if self.native or self.json is None else self.json.begin()
-        opened, sure, inner = self._opened(), not self._guesses, self.tools.inner
+        start, bare = self._reasoning_start, self._negotiation.is_bare
+        opened = start.opened(constrained=bare, prompt=self.prompt, unparsed=self.unparsed)
+        sure, inner = not start.guesses(self.prompt), self.tools.inner
         return choice_maker(known, self.syntax, opened=opened, sure=sure, hold=hold, inner=inner)
-
-    @property
-    def _guesses(self) -> bool:
-        """Whether it is a guess that the answer begins in reasoning: neither a setting nor the prompt says so."""
-        return self.prompt is None and self.settings.reasoning_start == "auto"
-
-    def _opened(self) -> OpenedReasoning | None:
-        """The reasoning that the answer begins in, None if it begins outside."""
-        prompt, bare = self.prompt, self._negotiation.is_bare
-        if prompt is None or self.settings.reasoning_start != "auto":
-            opened = self._reasoning_start.opened(constrained=bare)
-        else:
-            opened = None if bare else prompt.opened
-        # A backend that could not parse an answer may have removed the reasoning from it.
-        is_out = opened is not None and self.unparsed is not None and opened.close not in self.unparsed
-        return None if is_out else opened
 
     # -- bodies --------------------------------------------------------------------------------------------------
 

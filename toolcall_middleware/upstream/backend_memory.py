@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -32,6 +32,9 @@ from ..settings import Settings
 from ..usage.upstream_tokenizer import Question
 from ..wire import openai
 from .history import text_of
+
+if TYPE_CHECKING:
+    from .raw_prompt import PendingPrompt
 
 _log = logging.getLogger("toolcall_middleware")
 REMEMBERED_SECONDS = 600.0
@@ -510,18 +513,33 @@ class ReasoningStart:
         # A template with a switch has one fact for each position of the switch.
         self._fact = Fact(Topic.OPENS_THOUGHT, () if self._switch is None else (str(self._switch),))
 
-    def opened(self, *, constrained: bool) -> OpenedReasoning | None:
-        """The reasoning that the next answer begins in, if any. constrained: it is JSON from its first character."""
+    def opened(
+        self, *, constrained: bool, prompt: PendingPrompt | None = None, unparsed: str | None = None
+    ) -> OpenedReasoning | None:
+        """The reasoning that the next answer begins in, if any. constrained: it is JSON from its first character.
+
+        prompt: the one that is written here, which shows it. unparsed: the answer, if the backend could not parse it.
+        """
         if constrained or self._start == "closed":
             return None
+        tags = models.thoughts_of(self._fmt, self._model).tags
         if self._start == "open":
-            return models.thoughts_of(self._fmt, self._model).tags
-        if self._switch is False:
-            return None
-        known = self._known
-        if known is None:
-            return models.opened_reasoning(self._model)
-        return models.thoughts_of(self._fmt, self._model).tags if known else None
+            opened: OpenedReasoning | None = tags
+        elif prompt is not None:
+            opened = prompt.opened
+        elif self._switch is False:
+            opened = None
+        elif self._known is None:
+            opened = models.opened_reasoning(self._model)
+        else:
+            opened = tags if self._known else None
+        # A backend that could not parse an answer may have removed the reasoning from it.
+        is_out = opened is not None and unparsed is not None and opened.close not in unparsed
+        return None if is_out else opened
+
+    def guesses(self, prompt: PendingPrompt | None) -> bool:
+        """Whether `opened` is a guess: neither a setting nor the prompt shows it."""
+        return prompt is None and self._start == "auto"
 
     @property
     def _known(self) -> bool | None:
