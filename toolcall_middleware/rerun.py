@@ -25,7 +25,6 @@ from .request.parse import ChatRequest, read_request
 from .response.outcome import FinishedCall
 from .settings import OPTIONS, Settings
 from .upstream.backend_memory import BackendMemory, Fact, PromptFormat, ReasoningStart, Topic
-from .usage.meter_of_settings import model_of
 from .wire import openai
 from .wire.chat_answer import ChatAnswer
 
@@ -75,7 +74,7 @@ def rerun(rows: Sequence[Row], summary: Mapping[str, Any], template: str | None)
 def _rerun(rows: Sequence[Row], begin: int, summary: Mapping[str, Any], template: str | None) -> Rerun | None:
     body = str(rows[begin].get("data", "")).encode()
     always = any(row["kind"] == "face_request" for row in rows)
-    settings, memory = _circumstances(rows[begin:], model_of(body), summary, template)
+    settings, memory = _circumstances(rows[begin:], openai.model_of(body), summary, template)
     with _unlogged():
         try:
             chat = read_request(body, settings, always=always)

@@ -14,7 +14,10 @@ import pytest
 from tests.exchange.test_modes import GOOD, TOOL, NativeBackend, post
 from tests.helpers.fakes import Answer, TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.formats.near_misses import NoCall
+from toolcall_middleware.formats import registry
+from toolcall_middleware.formats.near_misses import NearMiss, NoCall
+from toolcall_middleware.model import ToolSet
+from toolcall_middleware.response import outcome
 from toolcall_middleware.response.outcome import CURES, CallOutcomes, CallReport, SeenText, first_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "no-calls.md"
@@ -151,9 +154,15 @@ def test_each_reason_has_a_place_on_the_page() -> None:
     assert CURES.keys() == set(NoCall) - {NoCall.PROSE}
 
 
-def test_what_is_kept_of_a_text_is_bounded() -> None:
+def test_what_is_kept_of_a_text_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    seen = SeenText(lambda text, **_: looked.append(text) or [])  # type: ignore[func-returns-value]
+
+    def look(text: str, **_: object) -> list[NearMiss]:
+        looked.append(text)
+        return []
+
+    monkeypatch.setattr(outcome, "places", look)
+    seen = SeenText(ToolSet(), registry.get("hermes"))
     for _ in range(100):
         seen.add("x" * 100_000)
     seen.add(" the end")
@@ -162,7 +171,7 @@ def test_what_is_kept_of_a_text_is_bounded() -> None:
     report = CallReport("m")
     assert seen.why_no_call(CallOutcomes(), report, called=False, cut=False, thinks=False) is NoCall.PROSE
     assert looked == ["y" * 512]
-    nothing = SeenText(None)
+    nothing = SeenText(ToolSet(), None)
     nothing.see("x")
     nothing.add("x" * 1000)
     assert nothing.why_no_call(CallOutcomes(), report, called=False, cut=True, thinks=True) is None

@@ -197,12 +197,12 @@ async def test_plain_text_is_no_near_miss(caplog: pytest.LogCaptureFixture) -> N
 
 def test_the_weightiest_note_is_the_outcome() -> None:
     outcomes = CallOutcomes(retried=True)
-    outcomes.begin()
+    outcomes.begin("f")
     outcomes.note(CallOutcome.RENAMED, "name")
     outcomes.note(CallOutcome.INVALID, "arguments.x")
     outcomes.note(CallOutcome.REPAIRED, "arguments")
     outcomes.end("f")
-    outcomes.begin()
+    outcomes.begin("f")
     outcomes.end("g")
     assert outcomes.finished == [
         FinishedCall("f", CallOutcome.INVALID, "arguments.x"),

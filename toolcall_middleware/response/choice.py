@@ -6,7 +6,6 @@ finish_reason. message.py turns events into operations.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,7 @@ import msgspec
 
 from ..answer.operations import Content, Op, ReasoningText
 from ..errors import ToolCallError
-from ..formats import near_misses, registry
+from ..formats import registry
 from ..formats.base import ParserOptions, StreamParser, ToolFormat
 from ..formats.inner_calls import Asked, InnerCalls, InnerTools, OuterEvents
 from ..formats.near_misses import NoCall
@@ -406,7 +405,7 @@ def choice_maker(
         attempt,
         check=_check(chat, settings, attempt.strict),
         offered=offered.by_name if chat.tools.tools else None,
-        near_misses=functools.partial(near_misses.places, tools=offered, syntax=syntax) if calls else None,
+        syntax=syntax if calls else None,
     )
     left = max(chat.n, _MOST_CHOICES)
 
@@ -513,7 +512,7 @@ class AnswerOutcome:
         calls = sum(answer.message.calls for answer in answers)
         return cls(
             calls=calls,
-            satisfied=all_called(answers),
+            satisfied=bool(answers) and all(answer.message.calls for answer in answers),
             text="\n".join(held for answer in answers if (held := "".join(answer.message.prose))),
             read_markup=not own and any(answer.message.calls > answer.message.calls_in_reasoning for answer in answers),
             cut=any(answer.cut for answer in answers),
@@ -526,8 +525,3 @@ class AnswerOutcome:
             opened=max((answer.opened for answer in answers if answer.opened is not None), default=None),
             asked=next((answer.asked for answer in answers if answer.asked is not None), None),
         )
-
-
-def all_called(answers: Collection[ChoiceAnswer]) -> bool:
-    """Whether there are choices, and each has a call."""
-    return bool(answers) and all(answer.message.calls for answer in answers)

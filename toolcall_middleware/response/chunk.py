@@ -21,7 +21,7 @@ from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
 from ..wire.openai import Fields, Frame, with_plain_content
 from ..wire.sse import ServerEvent
-from .choice import AnswerOutcome, ChoiceAnswer, all_called
+from .choice import AnswerOutcome, ChoiceAnswer
 from .native_calls import NativeCalls
 
 CALLS = ("tool_calls", "function_call")
@@ -132,7 +132,7 @@ class Choices:
     @property
     def all_called(self) -> bool:
         """Whether there are choices, and each has a call."""
-        return all_called(self.answers)
+        return bool(self.by_index) and all(answer.message.calls for answer in self.answers)
 
     @property
     def stopped(self) -> bool:

@@ -119,9 +119,6 @@ class ChatEmitter:
             news = False
         return True
 
-    def rest(self, part: Part, out: list[bytes]) -> None:
-        self.put(part, out)
-
     def comment(self, raw: bytes, out: list[bytes]) -> None:
         out.append(raw)
 

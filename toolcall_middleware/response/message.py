@@ -15,6 +15,7 @@ import msgspec
 
 from ..answer.operations import Arguments, CallClosed, CallOpened, Content, Op, ReasoningText
 from ..errors import ToolCallError
+from ..formats.base import ToolFormat
 from ..formats.near_misses import NoCall
 from ..model import Tool
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
@@ -29,7 +30,6 @@ from .outcome import (
     CallOutcome,
     CallOutcomes,
     CallReport,
-    FindNearMisses,
     FinishedCall,
     OpenCall,
     SeenText,
@@ -91,8 +91,8 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Receives finished calls."""
     offered: Mapping[str, Tool] | None = None
     """The tools that may be called, by name; None for all."""
-    near_misses: FindNearMisses | None = None
-    """Finds text that looks like a call but is not one. None where no call can come."""
+    syntax: ToolFormat | None = None
+    """The format in which calls are read; None where no call can come."""
     retried: bool = False
     """The model was asked again, and this answer is the last."""
     tells_ends: bool = False
@@ -162,7 +162,7 @@ class Message:
         self.prose: list[str] = []
         """Text held until the first call, which may drop it; a retry discards it."""
         self._prose_size = 0  # in characters
-        self.seen = SeenText(policy.near_misses)
+        self.seen = SeenText(policy.chat.callable_tools, policy.syntax)
         """The text so far, which `end` looks at."""
         self.no_call: NoCall | None = None
         self.call: OpenCall | None = None
@@ -290,11 +290,9 @@ class Message:
     def _start(self, event: CallStart, ops: list[Op]) -> None:
         policy, limit = self._policy, self._policy.settings.max_arguments_bytes
         name, call_id = event.name, event.id
-        self.outcomes.begin()
+        self.outcomes.begin(name)
         if event.written is not None:
             self.outcomes.note(CallOutcome.RENAMED, "name")
-        if policy.offered is not None and name not in policy.offered:
-            self.outcomes.note(CallOutcome.UNKNOWN_TOOL, "name")
         if event.in_reasoning or self.source >= Source.REASONING:
             self.outcomes.note(CallOutcome.IN_REASONING)
         own = None

@@ -10,12 +10,14 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from ..formats.near_misses import MAX_LOOKED_AT, NearMiss, NoCall, unknown_name
+from ..formats.base import ToolFormat
+from ..formats.near_misses import MAX_LOOKED_AT, NoCall, places, unknown_name
 from ..log_lines import log_event
+from ..model import ToolSet
 from ..parsing.events import CallEnd
 from ..parsing.pieces import Gathered
 from ..parsing.values.coercion import Coercion
@@ -33,12 +35,6 @@ LONGEST_PIECE = 64
 """The most characters of a kept piece; `SeenText.add` divides longer ones."""
 _MOST_TOLD = 4
 """The most near misses that are logged per answer."""
-
-
-class FindNearMisses(Protocol):
-    """Finds text that looks like a call but is not one. explains: see `near_misses.places`."""
-
-    def __call__(self, text: str, /, *, explains: bool) -> list[NearMiss]: ...
 
 
 CURES = {
@@ -187,7 +183,7 @@ class CallOutcomes:
     def __init__(
         self, *, retried: bool = False, report: CallReport | None = None, offered: Collection[str] | None = None
     ) -> None:
-        self._offered = offered or ()
+        self._offered = offered
         self.finished: list[FinishedCall] = []
         self._report = report
         self._retried = retried
@@ -196,9 +192,11 @@ class CallOutcomes:
         self._outcome = CallOutcome.CLEAN
         self._path = ""
 
-    def begin(self) -> None:
-        """A call begins."""
+    def begin(self, name: str) -> None:
+        """A call of this name begins."""
         self._outcome, self._path = CallOutcome.CLEAN, ""
+        if self._offered is not None and name not in self._offered:
+            self.note(CallOutcome.UNKNOWN_TOOL, "name")
         if self._retried:
             self.note(CallOutcome.RETRIED)
 
@@ -218,7 +216,7 @@ class CallOutcomes:
             self._add(FinishedCall(name, outcome, path))
             # The search for a similar name takes time.
             if outcome is CallOutcome.UNKNOWN_TOOL and self._report is not None and _log.isEnabledFor(logging.DEBUG):
-                self._report.near_miss(unknown_name(name, self._offered))
+                self._report.near_miss(unknown_name(name, self._offered or ()))
 
     def ignore(self, name: str) -> None:
         """Add a call in a thought that was closed. It is reported, and is not emitted as a call."""
@@ -244,15 +242,17 @@ def log_no_call(report: CallReport, reason: NoCall) -> None:
 class SeenText:
     """The last part of one choice's text, without its thoughts, for inspection when the answer is over.
 
-    find: None where no call is possible; then nothing is kept. `see` takes a piece of text of at most `LONGEST_PIECE`
-    characters: it is called for each chunk of an answer, so it is the method of a deque.
+    syntax: the format in which calls of `tools` are read; None where no call is possible, and then nothing is kept.
+    `see` takes a piece of text of at most `LONGEST_PIECE` characters: it is called for each chunk of an answer, so it
+    is the method of a deque.
     """
 
-    __slots__ = ("_find", "_pieces", "see")
+    __slots__ = ("_pieces", "_syntax", "_tools", "see")
 
-    def __init__(self, find: FindNearMisses | None) -> None:
-        self._find = find
-        self._pieces = deque[str](maxlen=0 if find is None else _PIECES)
+    def __init__(self, tools: ToolSet, syntax: ToolFormat | None) -> None:
+        self._tools = tools
+        self._syntax = syntax
+        self._pieces = deque[str](maxlen=0 if syntax is None else _PIECES)
         self.see: Callable[[str], None] = self._pieces.append
 
     def add(self, text: str) -> None:
@@ -269,12 +269,12 @@ class SeenText:
         was reported.
         """
         logs = report is not None and _log.isEnabledFor(logging.DEBUG) and not outcomes.refused
-        if self._find is None or (called and not logs):
+        if self._syntax is None or (called and not logs):
             return None
         if not called and any(call.outcome is CallOutcome.UNKNOWN_TOOL for call in outcomes.finished):
             return NoCall.UNKNOWN_TOOL
         text = "".join(self._pieces)[-MAX_LOOKED_AT:]
-        found = self._find(text, explains=logs)
+        found = places(text, tools=self._tools, syntax=self._syntax, explains=logs)
         if logs and report is not None:
             for why in list(dict.fromkeys(place.why for place in found))[:_MOST_TOLD]:
                 report.near_miss(why)

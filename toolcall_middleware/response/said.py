@@ -125,15 +125,12 @@ class StepEmitter:
     def chunk(self, _raw: bytes | None, parts: list[Part], out: list[Step], /, *, news: bool) -> bool:
         del news
         for part in parts:
-            self.rest(part, out, begins=not openai.is_null(part.delta.get("role")))
+            steps: list[Step] = []
+            say(part.delta, part.ops, steps)
+            if part.reason is not None:
+                steps.append(finished(part.choice.answer, part.fields, part.reason))
+            self._put(part.index, steps, out, begins=not openai.is_null(part.delta.get("role")))
         return is_silent(parts[0].delta) if parts else False
-
-    def rest(self, part: Part, out: list[Step], *, begins: bool = False) -> None:
-        steps: list[Step] = []
-        say(part.delta, part.ops, steps)
-        if part.reason is not None:
-            steps.append(finished(part.choice.answer, part.fields, part.reason))
-        self._put(part.index, steps, out, begins=begins)
 
     def comment(self, _raw: bytes, out: list[Step], /) -> None:
         out.append(Alive())

@@ -180,13 +180,11 @@ class Emitter(Protocol[Item]):
         """Whether a chunk of one part is not emitted yet because it only opens the answer."""
 
     def chunk(self, raw: bytes | None, parts: list[Part], out: list[Item], /, *, news: bool) -> bool:
-        """Emit a chunk that was read in full. Return whether its template may be learned.
+        """Emit a chunk that was read in full, or what was held back of a choice when the stream ended. Return whether
+        its template may be learned.
 
         raw: the bytes of the chunk, where all of its choices were read.
         """
-
-    def rest(self, part: Part, out: list[Item], /) -> None:
-        """Emit the text that was held back of a choice when the stream ended."""
 
     def comment(self, raw: bytes, out: list[Item], /) -> None:
         """Emit an event that keeps the connection alive."""
@@ -366,7 +364,7 @@ class StreamRewriter:
                 if fault is not None:
                     self._fail(fault)
                 self._gate.said = self._gate.said or self._says(part)
-                self._emit.rest(part, out)
+                self._emit.chunk(None, [part], out, news=False)
                 part.ops.clear()
         ends = not lost and self.failed is None and not choices.asked
         self._read_all |= ends and not self._gate.outlasts_end

@@ -22,7 +22,7 @@ from ..response.message import AnswerPolicy, Extension
 from ..response.outcome import CallReport
 from ..response.stream import Hold, hold_for
 from ..settings import Settings
-from ..usage.meter_of_settings import meter_for
+from ..usage.meter import meter_for
 from ..wire import openai
 from ..wire.json_input import let_go
 from . import prompt

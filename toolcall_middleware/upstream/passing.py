@@ -16,8 +16,7 @@ from ..request.parse import ChatRequest, asks_for_json, read_request, unread_req
 from ..response.answer_form import Reply, is_completion
 from ..response.outcome import FinishedCall
 from ..settings import Settings
-from ..usage.meter import UsageMeter
-from ..usage.meter_of_settings import meter_for, model_of
+from ..usage.meter import UsageMeter, meter_for
 from ..usage.tap import UsageTap
 from ..wire import openai
 from ..wire.sse import DONE
@@ -52,7 +51,7 @@ class UsageOnlyAnswer:
         self, body: bytes, settings: Settings, memory: BackendMemory, *, defer: bool, counts: bool = True
     ) -> None:
         self._counts = counts
-        self._model = model_of(body)
+        self._model = openai.model_of(body)
         self._usage: UsageMeter = meter_for(settings, self._model, memory)
         self._body = body
         self._settings = settings
@@ -185,7 +184,7 @@ class GuardedAnswer(ToolAnswer):
     """A forwarded request and its answer, which is read for calls."""
 
     def __init__(self, body: bytes, settings: Settings, memory: BackendMemory, *, defer: bool) -> None:
-        chat = unread_request(body, model_of(body))
+        chat = unread_request(body, openai.model_of(body))
         self._passed = UsageOnlyAnswer(_asked(body, chat, settings), settings, memory, defer=False)
         super().__init__(chat, settings.layer(_AS_IT_CAME, "guard"), memory, None, defer=defer)
 
@@ -251,7 +250,7 @@ class JsonInWords:
         """Return the settings that the request in `body` is read with."""
         if settings.structured != "auto" or settings.mode == "off" or not asks_for_json(body):
             return settings
-        if self._memory.refuses(model_of(body), _FIELD):
+        if self._memory.refuses(openai.model_of(body), _FIELD):
             return settings.layer(_IN_WORDS, _SOURCE)
         self.waits, self._body = True, body
         return settings

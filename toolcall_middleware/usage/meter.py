@@ -5,16 +5,17 @@ A backend that was asked several times for one answer (retries) cost all of it: 
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..settings import Settings
 from ..wire import openai
 from .tokenizers.base import APPROXIMATE, BLOCK, Count, Tokenizer, last_seam, read_prompt
-
-if TYPE_CHECKING:
-    from .upstream_tokenizer import Questions
+from .tokenizers.vocabularies import load
+from .upstream_tokenizer import TOKENIZE, Questions, Refusals, ask_all
 
 _KEPT = 1 << 17  # characters of one choice that are kept for counting at the end
 _KEPT_TO_ASK = 1 << 22  # the same where the backend counts
@@ -313,6 +314,54 @@ class UsageMeter:
         """How much of the prompts was the injection; empty where that is not reported. Call after `total`."""
         counts = [one.injected_tokens for one in self.attempts if one.injected_tokens is not None]
         return {"injected_prompt_tokens": sum(counts)} if counts else {}
+
+
+# -- the meter that the settings ask for -------------------------------------------------------------------------------
+
+
+def meter_for(settings: Settings, model: str, memory: Refusals, *, wanted: bool = True) -> UsageMeter:
+    """A meter as the settings say. Raises SettingsError as `load` does.
+
+    wanted: whether a client gets its numbers.
+    """
+    tokenizer, ask = _tokenizer(settings, model, memory)
+    return UsageMeter(
+        known=settings.usage != "count",
+        count=wanted and settings.usage in {"auto", "count"},
+        tokenizer=tokenizer,
+        ask=ask,
+        extension=settings.extension_field,
+        spends=settings.token_limit is not None,
+    )
+
+
+def prompt_meter(settings: Settings, model: str, memory: Refusals, body: bytes) -> UsageMeter:
+    """A meter of the prompt in `body` alone, by the tokenizer in force, also where answers are not counted."""
+    tokenizer, ask = _tokenizer(settings, model, memory)
+    meter = UsageMeter(tokenizer=tokenizer, ask=ask)
+    meter.sent(body)
+    return meter
+
+
+def _tokenizer(
+    settings: Settings, model: str, memory: Refusals
+) -> tuple[Tokenizer, Callable[[list[Attempt]], Questions] | None]:
+    """What counts here, and how the backend is asked first, where it is."""
+    if settings.tokenizer != "upstream":
+        return load(settings.tokenizer), None
+    refused = memory.refuses(model, TOKENIZE)
+    return APPROXIMATE, None if refused else functools.partial(ask_all, model=model, memory=memory)
+
+
+def completes_whole_answers(settings: Settings) -> bool:
+    """Whether whole answers to requests without tools are looked at for missing usage.
+
+    Such requests do not ask for it, and pass untouched; unless an operator has said how tokens are to be counted.
+    """
+    return settings.usage == "count" or (settings.usage == "auto" and settings.tokenizer != "approximate")
+
+
+# -- parts of the counts -----------------------------------------------------------------------------------------------
 
 
 def _has_total(usage: dict[str, Any]) -> bool:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from ..wire.openai import FAILURES
-from .meter import Attempt
 from .tokenizers.base import Count, Prompt, read_prompt
+
+if TYPE_CHECKING:
+    from .meter import Attempt
 
 
 class Refusals(Protocol):

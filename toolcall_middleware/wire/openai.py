@@ -116,6 +116,18 @@ def read_value(data: bytes | msgspec.Raw | None) -> Any:
         return _lenient(data)
 
 
+class _Named(msgspec.Struct):
+    model: str = ""
+
+
+def model_of(body: bytes) -> str:
+    """The model that a body names; empty when it names none."""
+    try:
+        return msgspec.json.decode(body, type=_Named).model
+    except FAILURES:
+        return ""
+
+
 def is_null(data: msgspec.Raw | None) -> bool:
     """Whether a field is absent or null."""
     return data is None or bytes(data) == b"null"

@@ -26,8 +26,9 @@ from ...observe.report import observers_of
 from ...request.parse import one_reading, without_overrides
 from ...settings import Settings, hide_login
 from ...upstream.backend_memory import BackendMemory
-from ...usage.meter_of_settings import completes_whole_answers, model_of, prompt_meter
+from ...usage.meter import completes_whole_answers, prompt_meter
 from ...version import __version__
+from ...wire import openai
 from ..http.answer import MeasuredAnswer
 from ..http.bodies import Given, cleared, collect
 from ..http.cors import ReadableAnswer, admits_origin
@@ -293,7 +294,7 @@ class ToolCallMiddleware:
             inner = chat_request(scope, prompt, settings.paths, face.passage)
             await self.app(inner, Given(prompt, caller.receive), answer.send)
             return
-        meter = await offloaded(len(prompt), prompt_meter, settings, model_of(prompt), memory, prompt)
+        meter = await offloaded(len(prompt), prompt_meter, settings, openai.model_of(prompt), memory, prompt)
         inner = chat_request(scope, prompt, settings.paths)
         await wait_for(meter, self.app, inner, settings.paths)
         counted = meter.prompt

@@ -18,10 +18,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...apis.passage import PASSAGE
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory, Evidence, PendingProof, Told
-from ...usage.meter import UsageMeter
-from ...usage.meter_of_settings import meter_for, model_of
+from ...usage.meter import UsageMeter, meter_for
 from ...usage.tap import may_lack_numbers, with_numbers, without_numbers
 from ...usage.upstream_tokenizer import Question
+from ...wire import openai
 from ..http.answer import Answer, Collected, Reads
 from ..http.bodies import Given
 from ..http.head import normal_path, scope_for_body, without
@@ -167,7 +167,7 @@ class WholeUsage(Answer):
         settings = self._settings
         if len(body) > _MAX_WHOLE or (settings.usage != "count" and not may_lack_numbers(body)):
             return None
-        meter = meter_for(settings, model_of(self._body), self._memory)
+        meter = meter_for(settings, openai.model_of(self._body), self._memory)
         await offloaded(len(self._body), meter.sent, self._body)
         fields = await offloaded(len(body), without_numbers, body, meter)
         if fields is None:

@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ...log_lines import pairs
 from ...observe.json_log import lines_of, time_of
-from ...usage.meter_of_settings import model_of
+from ...wire import openai
 from ..http.answer import MeasuredAnswer
 from ..http.head import raw_path
 from ..http.request_record import RECORD, SANE_ID, Record
@@ -162,7 +162,7 @@ def _peeking(receive: Receive, record: Record) -> Receive:
             if collected and (collected[:1] != b"{" or len(collected) > _PEEK):
                 collected = None
             elif not message.get("more_body", False):
-                record.model = record.model or model_of(bytes(collected)) or None
+                record.model = record.model or openai.model_of(bytes(collected)) or None
                 collected = None
         return message
 
