@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcall_middleware.apis.foreign_call_ids import FORMS, IdForm, mapped, with_ids
+from toolcall_middleware.apis.foreign_call_ids import FORMS, alphanumeric, mapped, with_ids
 from toolcall_middleware.errors import ToolCallError
 
 MISTRAL = FORMS["mistral"]
@@ -80,7 +80,7 @@ def test_a_result_of_no_earlier_call_is_refused(order: slice) -> None:
 
 
 def test_ids_that_collide_are_told_apart() -> None:
-    form = IdForm(1)
+    form = alphanumeric(1)
     names = [f"client-{number}" for number in range(40)] + ["a", "B"]
     made = mapped(names, form)
     assert len(set(made.values())) == len(names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ..errors import ToolCallError
@@ -18,45 +18,63 @@ from ..wire.openai import ALPHABET
 
 @dataclass(frozen=True, slots=True)
 class IdForm:
-    """What an upstream takes for an id: so many letters and digits."""
+    """What an upstream takes for an id: a pattern, and an id of it for a digest."""
 
-    length: int
+    pattern: re.Pattern[str]
+    of_digest: Callable[[bytes], str]
 
     def fits(self, call_id: str) -> bool:
         """Whether the id can go as it is."""
-        return re.fullmatch(f"[a-zA-Z0-9]{{{self.length}}}", call_id) is not None
+        return self.pattern.fullmatch(call_id) is not None
 
     def derived(self, call_id: str, turn: int = 0) -> str:
         """An id of this form; another one for each `turn`, should they collide."""
-        digest = hashlib.sha256(f"{turn}:{call_id}".encode("utf-8", "surrogatepass")).digest()
+        return self.of_digest(hashlib.sha256(f"{turn}:{call_id}".encode("utf-8", "surrogatepass")).digest())
+
+
+def alphanumeric(length: int) -> IdForm:
+    """Ids of so many letters and digits."""
+
+    def of_digest(digest: bytes) -> str:
         number = int.from_bytes(digest)
         letters: list[str] = []
-        for _ in range(self.length):
+        for _ in range(length):
             number, letter = divmod(number, len(ALPHABET))
             letters.append(ALPHABET[letter])
         return "".join(letters)
 
+    return IdForm(re.compile(f"[a-zA-Z0-9]{{{length}}}"), of_digest)
 
+
+CLAUDE = IdForm(re.compile(r"[a-zA-Z0-9_-]{1,128}"), lambda digest: f"toolu_{digest.hex()[:24]}")
 FORMS: Mapping[str, IdForm] = {
     # "Tool call id … must be a-z, A-Z, 0-9, with a length of 9", for calls and for their results.
-    "mistral": IdForm(9),
+    "mistral": alphanumeric(9),
 }
 
 
-def mapped(call_ids: Iterable[str], form: IdForm) -> dict[str, str]:
-    """The upstream's id for each of a request's, in the order of the conversation. Ids that fit stay."""
-    given = list(dict.fromkeys(call_ids))
-    found = {call_id: call_id for call_id in given if form.fits(call_id)}
-    taken = set(found)
+def unique(call_ids: Iterable[str], form: IdForm) -> list[str]:
+    """The upstream's id of each call, in the order of the conversation. The first call of an id that fits keeps it."""
+    given = list(call_ids)
+    taken = {call_id for call_id in given if form.fits(call_id)}
+    times: dict[str, int] = {}
+    found: list[str] = []
     for call_id in given:
-        if call_id in found:
-            continue
-        turn = 0
-        while (made := form.derived(call_id, turn)) in taken:
-            turn += 1
-        taken.add(made)
-        found[call_id] = made
+        turn = times.get(call_id, 0)
+        times[call_id] = turn + 1
+        made = call_id
+        if turn or not form.fits(call_id):
+            while (made := form.derived(call_id, turn)) in taken:
+                turn += 1
+            taken.add(made)
+        found.append(made)
     return found
+
+
+def mapped(call_ids: Iterable[str], form: IdForm) -> dict[str, str]:
+    """The upstream's id for each id of a request."""
+    given = list(dict.fromkeys(call_ids))
+    return dict(zip(given, unique(given, form), strict=True))
 
 
 def with_ids(body: bytes, form: IdForm) -> bytes:

@@ -87,15 +87,15 @@ class Passage:
         *,
         foreign: frozenset[str] = frozenset(),
         unreadable: ToolCallError | None = None,
-        unproven: tuple[str, ...] = (),
+        servers: tuple[str, ...] = (),
         unoffered: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.path = path
         """Where the request goes, from the root of the API."""
         self.body = body
         """What the client sent."""
-        self.unproven = unproven
-        """Paths of MCP servers that may have any tools called."""
+        self.servers = servers
+        """Paths of MCP servers, whose tools the upstream may call."""
         self.unoffered = unoffered
         """(name, path) of tools that are in the client's request and not in the chat completion."""
         self.ran = 0

@@ -356,7 +356,6 @@ EVIL: dict[str, Any] = {"name": "evil", "input_schema": {"type": "object"}}
 LISTED = {"allowlist": "Read", "allowlist_mode": "enforce"}
 SERVER = {"type": "url", "url": "https://mcp.example/", "name": "Read"}
 TOOLSET = {"type": "mcp_toolset", "mcp_server_name": "Read"}
-CLOSED = {**TOOLSET, "default_config": {"enabled": False}}
 SEARCHED = {
     "type": "tool_search_tool_result",
     "tool_use_id": "srvtoolu_1",
@@ -372,10 +371,7 @@ SEARCHED = {
     [
         ({"tools": [], "mcp_servers": [SERVER]}, "mcp_servers.0"),
         ({"tools": [TOOLSET], "mcp_servers": [SERVER]}, "tools.0"),
-        ({"tools": [{**TOOLSET, "configs": {"Read": {"enabled": True}}}], "mcp_servers": [SERVER]}, "tools.0"),
-        ({"tools": [{**CLOSED, "configs": {"Read": {}, "evil": {"enabled": True}}}], "mcp_servers": [SERVER]}, ""),
-        ({"tools": [], "mcp_servers": [{**SERVER, "tool_configuration": {"enabled": True}}]}, "mcp_servers.0"),
-        ({"tools": [], "mcp_servers": [{**SERVER, "tool_configuration": {"allowed_tools": ["evil"]}}]}, ""),
+        ({"tools": [TOOLSET]}, "tools.0"),
         ({"tools": [READ, {**EVIL, "defer_loading": True}]}, "tools.1"),
         ({"tools": [READ, {**EVIL, "defer_loading": True}],
           "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": [SEARCHED]}]}, "tools.1"),
@@ -389,22 +385,11 @@ def test_a_tool_that_is_not_on_the_list_has_no_other_way(start: Start, fields: d
     assert upstream.bodies == []
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"tools": [{**CLOSED, "configs": {"Read": {"enabled": True}, "evil": {"enabled": False}}}],
-         "mcp_servers": [{**SERVER, "name": "Read"}]},
-        {"tools": [], "mcp_servers": [{**SERVER, "tool_configuration": {"allowed_tools": ["Read"]}}]},
-        {"tools": [], "mcp_servers": [{**SERVER, "tool_configuration": {"enabled": False}}]},
-        {"tools": [{**READ, "defer_loading": True}]},
-    ],
-)  # fmt: skip
-def test_a_server_whose_tools_are_on_the_list_passes(start: Start, fields: dict[str, Any]) -> None:
-    said = spelled(message({"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "Read", "server_name": "Read"}))
-    upstream, url = start(Upstream(said), **LISTED)
-    answer = ask(url, body(**fields))
-    assert (answer.status_code, answer.content) == (200, said)
-    assert json.loads(upstream.bodies[0]) == json.loads(body(**fields))
+def test_a_deferred_tool_on_the_list_passes(start: Start) -> None:
+    upstream, url = start(Upstream(said := spelled(message())), **LISTED)
+    asked = body(tools=[{**READ, "defer_loading": True}])
+    assert ask(url, asked).content == said
+    assert json.loads(upstream.bodies[0]) == json.loads(asked)
 
 
 @pytest.mark.parametrize("guard", [LISTED, {"rate_limit": "9/minute"}, {"max_tools": "9"}])

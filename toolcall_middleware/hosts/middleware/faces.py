@@ -166,11 +166,8 @@ def prepare_passage(passage: Passage, scope: Scope, settings: Settings) -> None:
 
 def _check_list(passage: Passage, allowlist: tuple[str, ...]) -> None:
     """Refuse tools of a passed request that the list does not hold, and that its chat completion does not show."""
-    for path in passage.unproven:
-        message = (
-            f"Tools are on an allowlist here, and {path} may have any called: give the server an mcp_toolset with "
-            '"default_config": {"enabled": false} and each tool by its name in "configs".'
-        )
+    for path in passage.servers:
+        message = f"Tools are on an allowlist here, and {path} may have any called: leave MCP servers out."
         raise ToolCallError("tool_not_allowed", message, param=path)
     for name, path in passage.unoffered:
         if not admits(allowlist, name):

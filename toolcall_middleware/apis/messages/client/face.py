@@ -64,7 +64,7 @@ class MessagesFace(Face):
                 chat.body,
                 foreign=frozenset(asked.tools.foreign),
                 unreadable=asked.unreadable,
-                unproven=tuple(asked.tools.unproven),
+                servers=tuple(asked.tools.servers),
                 unoffered=tuple((tool.name, tool.path) for tool in asked.tools.unoffered),
             )
             self.writer = PassedWriter(self.passage, plain, self._errors, asked)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ....errors import ToolCallError, refusal, shown
@@ -27,7 +27,7 @@ class Toolbox(OfferedTools):
     """The tools of a request. Which of them are offered changes in the course of the conversation.
 
     native: the upstream speaks this API itself. foreign: names of tools that a native upstream runs; they are declared,
-    so that guards see them. unproven: paths of MCP servers of which a native upstream may call any tools.
+    so that guards see them. servers: paths of MCP servers, whose tools a native upstream may call.
     """
 
     def __init__(self, *, native: bool = False) -> None:
@@ -35,7 +35,7 @@ class Toolbox(OfferedTools):
         self.native = native
         self.declared: dict[str, Tool] = {}
         self.foreign: set[str] = set()
-        self.unproven: list[str] = []
+        self.servers: list[str] = []
         self._removed: set[str] = set()
 
     def declare(self, tool: Tool) -> None:
@@ -60,16 +60,6 @@ class Toolbox(OfferedTools):
         elif name not in self.foreign:
             self.declare(Tool(name, path, {"parameters": {"type": "object"}}))
             self.foreign.add(name)
-
-    def serve(self, name: str, tools: list[str] | None, path: str) -> None:
-        """Add an MCP server or a set of its tools. tools: those that can be called; None if any may be."""
-        if tools is None or not self.native:
-            self.unproven.append(path)
-            self.leave_out(name, path)
-            return
-        for tool in tools:
-            if tool not in self.declared:
-                self.leave_out(tool, path)
 
     def load(self, name: str) -> Tool | None:
         """See OfferedTools. A tool that the conversation took away comes back to its place."""
@@ -109,21 +99,19 @@ def read_tools(request: Reader, *, native: bool = False) -> Toolbox:
     """The request's `tools`. native: see `Toolbox`. Raises ToolCallError for an entry that is not a tool."""
     box = Toolbox(native=native)
     searches = False
-    entries = request.items("tools")
-    sets = [_values(entry) for entry in entries if entry.value("type") == TOOLSET]
-    for entry in entries:
+    for entry in request.items("tools"):
         tool = read_tool(entry)
         if tool is not None:
             box.declare(tool)
             continue
         kind = entry.required("type")
         searches = searches or kind.startswith(_SEARCH)
-        if kind == TOOLSET:
-            box.serve(_name_of(entry, kind), tools_of_set(_values(entry)), entry.path)
-        else:
-            box.leave_out(_name_of(entry, kind), entry.path)
+        if kind == "mcp_toolset":
+            box.servers.append(entry.path)
+        box.leave_out(_name_of(entry, kind), entry.path)
     for server in request.items("mcp_servers"):
-        box.serve(_name_of(server, server.path), tools_of_server(_values(server), sets), server.path)
+        box.servers.append(server.path)
+        box.leave_out(_name_of(server, server.path), server.path)
     if searches:
         box.load_all()
     if box.dropped:
@@ -150,10 +138,6 @@ def read_tool(entry: Reader) -> Tool | None:
     if entry.flag("strict"):
         made["strict"] = True
     return Tool(name, entry.path, made, deferred)
-
-
-def _values(entry: Reader) -> dict[str, Any]:
-    return {name: entry.value(name) for name in entry.fields}
 
 
 def _name_of(entry: Reader, otherwise: str) -> str:
@@ -213,40 +197,6 @@ def inline_definition(reference: Reader) -> Tool | None:
     if found is not None:
         found.deferred = True
     return found
-
-
-# -- tools of MCP servers that a request lets the upstream call -------------------------------------------------------
-# https://platform.claude.com/docs/en/agents-and-tools/mcp-connector: a toolset in `tools` (`default_config`, `configs`)
-# or, in the API's older form, the server's own `tool_configuration`.
-
-TOOLSET = "mcp_toolset"
-
-
-def tools_of_set(toolset: Mapping[str, Any]) -> list[str] | None:
-    """The tools that a toolset enables by name; None where it may enable others, too."""
-    default, configs = toolset.get("default_config"), toolset.get("configs")
-    if not isinstance(default, dict) or default.get("enabled") is not False or not isinstance(configs, dict | None):
-        return None
-    named = configs or {}
-    return [
-        name for name, config in named.items() if not isinstance(config, dict) or config.get("enabled") is not False
-    ]
-
-
-def tools_of_server(server: Mapping[str, Any], toolsets: Sequence[Mapping[str, Any]]) -> list[str] | None:
-    """The tools of a server that can be called; None where these may be any. toolsets: those of the request."""
-    own = [toolset for toolset in toolsets if toolset.get("mcp_server_name") == server.get("name")]
-    if own:
-        found = [tools_of_set(toolset) for toolset in own]
-        return None if None in found else [name for names in found for name in names or ()]
-    given = server.get("tool_configuration")
-    if not isinstance(given, dict):
-        return None
-    if given.get("enabled") is False:
-        return []
-    names = given.get("allowed_tools")
-    known = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    return names if known else None
 
 
 # -- tools that Anthropic defines and the client runs: a request names their type, Claude knows their schema -----------

@@ -6,9 +6,6 @@ all calls of a turn come first in the next user turn; ids are unique and made of
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +14,11 @@ import msgspec
 from ....errors import ToolCallError, refusal
 from ....errors import kind as kind_of
 from ....wire.openai import encode
+from ...foreign_call_ids import CLAUDE, unique
 from ...turns import NO_RESULT, Call, Turn, data_url, read_turns
 
 Block = dict[str, Any]
 
-_ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _BEGIN = "Begin."
 
@@ -44,7 +41,7 @@ def convert(messages: Any) -> Conversation:
     if not isinstance(messages, list) or not messages:
         raise ToolCallError("invalid_request", "messages must be a list that holds at least one message.")
     found = read_turns(messages)
-    ids = _Ids([call for turn in found for call in turn.calls])
+    ids = iter(unique((call.id for turn in found for call in turn.calls), CLAUDE))
     system: list[Block] = []
     turns = _Turns()
     for turn in found:
@@ -52,7 +49,7 @@ def convert(messages: Any) -> Conversation:
             case "user":
                 turns.add("user", _content(turn))
             case "assistant":
-                sent = [ids.of(call) for call in turn.calls]
+                sent = [_checked(call, next(ids)) for call in turn.calls]
                 turns.add("assistant", _assistant(turn, sent))
                 turns.add("user", [_result(call, own) for call, own in zip(turn.calls, sent, strict=True)])
             case _:
@@ -105,30 +102,10 @@ def _shortest(blocks: list[Block]) -> str | list[Block]:
 # -- calls and results ---------------------------------------------------------------------------------------------
 
 
-class _Ids:
-    """Valid ids for the calls, requested in the order of the calls."""
-
-    def __init__(self, calls: list[Call]) -> None:
-        self._taken = {call.id for call in calls if _ID.fullmatch(call.id)}
-        self._times: dict[str, int] = {}
-        self._sent: set[str] = set()
-
-    def of(self, call: Call) -> str:
-        """The client's id if it is valid and unused, else one that depends only on the request."""
-        if not call.id:
-            raise refusal(call.path, "A tool call needs an id.")
-        times = self._times.get(call.id, 0)
-        self._times[call.id] = times + 1
-        sent = call.id
-        if times or not _ID.fullmatch(call.id):
-            made = (_derived(call.id, turn) for turn in itertools.count(times))
-            sent = next(one for one in made if one not in self._sent and one not in self._taken)
-        self._sent.add(sent)
-        return sent
-
-
-def _derived(call_id: str, turn: int) -> str:
-    return f"toolu_{hashlib.sha256(f'{turn}:{call_id}'.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+def _checked(call: Call, own: str) -> str:
+    if not call.id:
+        raise refusal(call.path, "A tool call needs an id.")
+    return own
 
 
 def _assistant(turn: Turn, sent: list[str]) -> list[Block]:
