@@ -11,10 +11,11 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from .chat_answers import chat_answer
 from .fakes import write_calls
 
 NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
@@ -86,23 +87,8 @@ class AutoBackend:
             message, finish = {"role": "assistant", "content": "I"}, "length"
         length = 20 + len(prompt) // 4  # a template writes more than the messages
         usage = {"prompt_tokens": length, "completion_tokens": 1, "total_tokens": length + 1}
-        head = {"id": "c", "created": 1, "model": body["model"]}
-        if not body.get("stream"):
-            choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": finish}
-            whole = {**head, "object": "chat.completion", "choices": [choice]}
-            return JSONResponse({**whole, "usage": usage} if self.counts else whole)
-        deltas = [{"role": "assistant", "content": ""}, {key: message[key] for key in message if key != "role"}]
-        for number, call in enumerate(deltas[1].get("tool_calls") or ()):
-            call["index"] = number
-        choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-        choices.append({"index": 0, "delta": {}, "finish_reason": finish})
-        chunks: list[dict[str, Any]] = [
-            {**head, "object": "chat.completion.chunk", "choices": [one]} for one in choices
-        ]
-        if self.counts and (body.get("stream_options") or {}).get("include_usage"):
-            chunks.append({**head, "object": "chat.completion.chunk", "choices": [], "usage": usage})
-        events = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks]
-        return StreamingResponse(iter([*events, "data: [DONE]\n\n"]), media_type="text/event-stream")
+        kind, answer = chat_answer(body, message, finish=finish, usage=usage if self.counts else None)
+        return Response(answer, media_type=kind)
 
     def _message(self, body: dict[str, Any], prompt: str) -> dict[str, Any]:
         if self.talks or '"f"' not in prompt:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.chat_answers import chat_answer
 from tests.helpers.driven import Driven
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
@@ -64,26 +65,13 @@ class Engine:
             row = recorded(self.name)[case]
             return row.status, row.content_type, row.response.encode()
         kept = kind_of(body) if kind_of(body) in self.keeps else None
-        return self._said(body, constrained(body, kept) if kept else PROSE)
+        return 200, *self.said(body, constrained(body, kept) if kept else PROSE)
 
-    def _said(self, body: dict[str, Any], text: str) -> tuple[int, str, bytes]:
-        head = {"id": "c", "created": 1, "model": body["model"]}
+    def said(self, body: dict[str, Any], text: str) -> tuple[str, bytes]:
+        """(content type, body) of the answer with this text."""
         prompt = self.prompt_tokens(body)
         usage = {"prompt_tokens": prompt, "completion_tokens": 9, "total_tokens": prompt + 9}
-        if not body.get("stream"):
-            choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-            answer = {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
-            return 200, "application/json", json.dumps(answer).encode()
-        head = {**head, "object": "chat.completion.chunk"}
-        deltas = [{"role": "assistant", "content": ""}]
-        deltas += [{"content": text[at : at + 5]} for at in range(0, len(text), 5)]
-        choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-        choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
-        chunks: list[dict[str, Any]] = [{**head, "choices": [choice]} for choice in choices]
-        if (body.get("stream_options") or {}).get("include_usage"):
-            chunks.append({**head, "choices": [], "usage": usage})
-        events = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks]
-        return 200, "text/event-stream", "".join([*events, "data: [DONE]\n\n"]).encode()
+        return chat_answer(body, {"content": text}, usage=usage)
 
 
 def kind_of(body: dict[str, Any]) -> str | None:

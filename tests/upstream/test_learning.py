@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.chat_answers import chat_answer
 from tests.helpers.driven import Driven
 from tests.helpers.engines import (
     Answered,
@@ -211,28 +212,18 @@ MARKUP = '<tool_call>\n{"name": "go", "arguments": {"city": "Paris"}}\n</tool_ca
 
 
 class Native(Engine):
-    """A backend that takes tools; `said` is what its model answers: a text, or the arguments of a call."""
+    """A backend that takes tools; `script` is what its model answers: a text, or the arguments of a call."""
 
-    def __init__(self, *said: str) -> None:
+    def __init__(self, *script: str) -> None:
         super().__init__("", lambda _body: None, frozenset())
-        self.said = list(said)
+        self.script = list(script)
 
-    def _said(self, body: dict[str, Any], text: str) -> tuple[int, str, bytes]:
+    def said(self, body: dict[str, Any], text: str) -> tuple[str, bytes]:
         if "tools" not in body:
-            return super()._said(body, text)
-        said = self.said.pop(0) if self.said else "Hello."
-        call = {"id": "call_1", "type": "function", "function": {"name": "go", "arguments": said}}
-        message: dict[str, Any] = {"role": "assistant", "content": said}
-        if said.startswith("{"):
-            message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        return (
-            200,
-            "application/json",
-            json.dumps(
-                {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-            ).encode(),
-        )
+            return super().said(body, text)
+        wrote = self.script.pop(0) if self.script else "Hello."
+        call = {"id": "call_1", "type": "function", "function": {"name": "go", "arguments": wrote}}
+        return chat_answer(body, {"content": None, "tool_calls": [call]} if wrote[0] == "{" else {"content": wrote})
 
 
 def free(said: str = "Go.", name: str = "go", **more: Any) -> dict[str, Any]:

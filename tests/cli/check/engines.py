@@ -7,12 +7,12 @@ llama-cpp-python 0.3.36, llama.cpp's own server.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
+
+from tests.helpers.chat_answers import chat_answer
 
 HELLO = "Hello there, my good friend."
 _MEANT = {"weather": "get_weather", "warm": "get_weather", "time": "get_time", "Add": "add"}
@@ -169,31 +169,10 @@ class Engine:
         except RefusalError as error:
             await self._json(send, error.status, self.error(error.status, str(error)))
             return
-        head = {"id": "c", "created": 1, "model": body["model"]}
-        if not body.get("stream"):
-            message: dict[str, Any] = {"role": "assistant", "content": said.text}
-            if said.calls:
-                message["tool_calls"] = said.calls
-            choice = {"index": 0, "message": message, "finish_reason": said.finish_reason}
-            whole = {**head, "object": "chat.completion", "choices": [choice], "usage": self.usage(body)}
-            await self._json(send, 200, whole)
-            return
-        chunks = [{**head, "object": "chat.completion.chunk", "choices": [choice]} for choice in self._deltas(said)]
-        if self.usage_in_streams and (body.get("stream_options") or {}).get("include_usage"):
-            chunks.append({**head, "object": "chat.completion.chunk", "choices": [], "usage": self.usage(body)})
-        out = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
-        await self._send(send, 200, b"text/event-stream", out)
-
-    def _deltas(self, said: Said) -> Iterator[dict[str, Any]]:
-        yield {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
-        for piece in re.findall(r"\S+|\s+", said.text or ""):
-            yield {"index": 0, "delta": {"content": piece}, "finish_reason": None}
-        for index, call in enumerate(said.calls):
-            opening = {**call, "index": index, "function": {"name": call["function"]["name"]}}
-            yield {"index": 0, "delta": {"content": None, "tool_calls": [opening]}, "finish_reason": None}
-            rest = {"index": index, "function": {"arguments": call["function"]["arguments"]}}
-            yield {"index": 0, "delta": {"tool_calls": [rest]}, "finish_reason": None}
-        yield {"index": 0, "delta": {}, "finish_reason": said.finish_reason}
+        message: dict[str, Any] = {"content": said.text, **({"tool_calls": said.calls} if said.calls else {})}
+        usage = self.usage(body) if self.usage_in_streams or not body.get("stream") else None
+        kind, out = chat_answer(body, message, finish=said.finish_reason, usage=usage)
+        await self._send(send, 200, kind.encode(), out)
 
     async def _json(self, send: Send, status: int, value: Any) -> None:
         await self._send(send, status, b"application/json", json.dumps(value).encode())

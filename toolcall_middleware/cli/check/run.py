@@ -223,16 +223,9 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
                 raise _GoneError(dead[0].detail)
         if (role := advice.system_role(report)) is not None:
             settings = settings.replace(system_role=role)
-        ways_to_try = list(
-            trials.trials(
-                asker,
-                settings,
-                asked,
-                native=_may_bring_calls(report),
-                constraints={fmt: advice.working_constraint(report, fmt) for fmt in formats},
-                api=options.api,
-            )
-        )
+        constraints = {fmt: advice.working_constraint(report, fmt) for fmt in formats}
+        found_ways = trials.ways(asked, constraints, native=_may_bring_calls(report))
+        ways_to_try = [trials.trial(asker, settings, way, options.api) for way in found_ways]
         report.calls += [way.score for way in ways_to_try]
         # In turns: where time runs out, all ways have been asked the same. Every second prompt is streamed.
         for number, prompt in enumerate(asked.questions):
@@ -244,7 +237,7 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
         free = next((way for way in ways_to_try if (way.score.format, way.score.tool_choice) == (fmt, "auto")), None)
         if kind is None or free is None or free.score.came == free.score.asked:
             return
-        chosen = trials.trial(asker, settings, mode, fmt, "auto", kind, choose=True, api=options.api)
+        chosen = trials.trial(asker, settings, trials.Way(mode, fmt, "auto", kind, choose=True), options.api)
         report.calls.append(chosen.score)
         for number, prompt in enumerate(asked.questions):
             step("choose")

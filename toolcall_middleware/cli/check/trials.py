@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -121,23 +121,6 @@ def _judge(wanted: str, calls: Sequence[ToolCall]) -> Judgement:
     return Judgement(fault, fault is None and {call.name for call in calls} == {wanted})
 
 
-class Recorded:
-    """An app, and what its middleware says of the last request: streams tell their calls' outcomes nowhere else."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._record = Record()
-
-    @property
-    def outcomes(self) -> tuple[str, ...]:
-        """Of the calls of the last answer."""
-        return self._record.outcomes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._record = scope[RECORD] = Record()
-        await self._app(scope, receive, send)
-
-
 @dataclass(slots=True)
 class Trial:
     """One way to get calls, and how it does. All of its prompts go through one middleware, as they would in service.
@@ -146,12 +129,18 @@ class Trial:
     """
 
     score: Score
-    app: Recorded
+    app: ASGIApp
     api: str
     in_words: bool = False
+    _record: Record = field(default_factory=Record)
     _seconds: list[float] = field(default_factory=list)
     _prompts: list[int] = field(default_factory=list)
     _written: int = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The middleware. It says in a record what became of the calls: a stream tells it nowhere else."""
+        self._record = scope[RECORD] = Record()
+        await self.app(scope, receive, send)
 
     async def ask(self, asker: Asker, question: Question, *, stream: bool) -> None:
         """Asks `question`, and adds the answer to the score."""
@@ -160,7 +149,7 @@ class Trial:
         answer = await asker.ask(
             question.messages,
             tokens=question.tokens,
-            app=self.app,
+            app=self,
             api=self.api,
             tools=question.tools,
             tool_choice=score.tool_choice,
@@ -169,17 +158,16 @@ class Trial:
         if answer.late:
             score.late += 1
             return
-        judged = question.judge(calls_of(answer)) if answer.ok else Judgement(answer.refusal, right=False)
-        fault = judged.fault
+        fault, right = question.judge(calls_of(answer)) if answer.ok else (answer.refusal, False)
         if fault is None and answer.calls and answer.finish_reason != "tool_calls":
             fault = f"finish_reason is {answer.finish_reason}"
         if fault is not None and len(score.faults) < _MOST_FAULTS:
             score.faults.append(f"{question.label} {fault}")
         score.asked += 1
         score.valid += fault is None
-        if fault is not None or not judged.right:
+        if fault is not None or not right:
             score.wrong += 1
-        elif any(outcome != "clean" for outcome in self.app.outcomes):
+        elif any(outcome != "clean" for outcome in self._record.outcomes):
             score.repaired += 1
         else:
             score.right += 1
@@ -189,7 +177,7 @@ class Trial:
         """Asks a question that no tool fits. Its tools are those of `question`."""
         asked = [{"role": "user", "content": _NO_TOOL}]
         answer = await asker.ask(
-            asked, tokens=_TOKENS, app=self.app, api=self.api, tools=question.tools, tool_choice="auto", stream=False
+            asked, tokens=_TOKENS, app=self, api=self.api, tools=question.tools, tool_choice="auto", stream=False
         )
         self.in_words = answer.ok and bool(answer.text) and not answer.calls
 
@@ -220,44 +208,35 @@ def written_by(model: str, fmt: str, template: str | None) -> str:
     return registry.prompt_name(registry.for_model(fmt, model, template))
 
 
-def trials(
-    asker: Asker,
-    settings: Settings,
-    asked: QuestionSet,
-    *,
-    native: bool,
-    constraints: dict[str, str | None],
-    api: str,
-) -> Iterator[Trial]:
-    """The ways to try. native: whether the backend takes tools. constraints: of each format to try the kind that works.
-    api: in which calls are asked for.
-    """
-    ways = [("native", "auto", choice, "off") for choice in asked.choices if native]
+class Way(NamedTuple):
+    """One way to get calls. choose: with the setting of that name."""
+
+    mode: str
+    format: str
+    tool_choice: str
+    constrain: str = "off"
+    choose: bool = False
+
+
+def ways(asked: QuestionSet, constraints: dict[str, str | None], *, native: bool) -> list[Way]:
+    """The ways to try. constraints: the formats, each with the kind that works. native: the backend takes tools."""
+    found = [Way("native", "auto", choice) for choice in asked.choices if native]
     for fmt, kind in constraints.items():
-        ways += [("prompt", fmt, choice, "off") for choice in asked.choices]
+        found += [Way("prompt", fmt, choice) for choice in asked.choices]
         if kind is not None and asked.constrained:
-            ways.append(("prompt", fmt, "required", kind))
-    for way in ways:
-        yield trial(asker, settings, *way, api=api)
+            found.append(Way("prompt", fmt, "required", kind))
+    return found
 
 
-def trial(
-    asker: Asker,
-    settings: Settings,
-    mode: str,
-    fmt: str,
-    choice: str,
-    constrain: str,
-    *,
-    choose: bool = False,
-    api: str,
-) -> Trial:
-    """One way to try. choose: the setting of that name."""
+def trial(asker: Asker, settings: Settings, way: Way, api: str) -> Trial:
+    """A trial of `way`. api: in which calls are asked for."""
     # One try each: what the first answer is worth is the question.
-    own = settings.replace(mode=mode, format=fmt, constrain=constrain, choose=choose, retries=0, faces=tuple(PATHS))
-    score = Score(mode, "", choice, constrain, choose=choose)
-    if mode == "native":
+    own = settings.replace(
+        mode=way.mode, format=way.format, constrain=way.constrain, choose=way.choose, retries=0, faces=tuple(PATHS)
+    )
+    score = Score(way.mode, "", way.tool_choice, way.constrain, choose=way.choose)
+    if way.mode == "native":
         own = own.replace(send="chat")
     else:
-        score.format, score.writes = fmt, written_by(asker.model, fmt, settings.template)
-    return Trial(score, Recorded(ToolCallMiddleware(asker.meter, settings=own)), api)
+        score.format, score.writes = way.format, written_by(asker.model, way.format, settings.template)
+    return Trial(score, ToolCallMiddleware(asker.meter, settings=own), api)
