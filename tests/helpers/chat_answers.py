@@ -16,12 +16,14 @@ def chat_answer(
     """
     head: dict[str, Any] = {"id": "c", "created": 1, "model": body["model"]}
     if not body.get("stream"):
-        choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
-        counted = {} if usage is None else {"usage": usage}
-        whole = {**head, "object": "chat.completion", "choices": [choice], **counted}
+        choice: dict[str, Any] = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
+        counted: dict[str, Any] = {} if usage is None else {"usage": usage}
+        whole: dict[str, Any] = {**head, "object": "chat.completion", "choices": [choice], **counted}
         return "application/json", json.dumps(whole).encode()
     head["object"] = "chat.completion.chunk"
-    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in _deltas(message, step)]
+    choices: list[dict[str, Any]] = [
+        {"index": 0, "delta": delta, "finish_reason": None} for delta in _deltas(message, step)
+    ]
     choices.append({"index": 0, "delta": {}, "finish_reason": finish})
     chunks: list[dict[str, Any]] = [{**head, "choices": [choice]} for choice in choices]
     if usage is not None and (body.get("stream_options") or {}).get("include_usage"):
