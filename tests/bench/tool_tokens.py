@@ -16,7 +16,7 @@ from typing import Any
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.families.prompted import BRIEF
 from toolcall_middleware.formats.prompt.escaping import dump_spaced
-from toolcall_middleware.formats.prompt.tools_typescript import declared
+from toolcall_middleware.formats.prompt.tools import declared
 from toolcall_middleware.model import Tool
 from toolcall_middleware.upstream.tool_budget import LIMITS, compact, find_tools, shortened
 from toolcall_middleware.usage.tokenizers.vocabularies import load

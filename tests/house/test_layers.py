@@ -38,7 +38,7 @@ FLOORS: list[set[str]] = [
     {"formats.families"},
     {"formats.family"},
     {"formats.syntax"},
-    {"formats.prompt", "formats.reading"},
+    {"formats.prompt"},
     {"formats.base", "formats.markup"},
     {"apis.messages", "apis.google", "apis.responses"},
     {"apis", "usage.tokenizers"},

@@ -16,7 +16,7 @@ from tests.exchange.test_rerun import exchanged, got, shown
 from tests.helpers.fakes import Answer, InTurn, TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli.faces.answers import Received, read_answer
-from toolcall_middleware.formats.prompt.tools_signatures import signature
+from toolcall_middleware.formats.prompt.tools import signature
 from toolcall_middleware.model import Tool
 
 ARGUMENTS = {"type": "object", "properties": {"place": {"type": "string", "description": "Where."}},

@@ -15,16 +15,16 @@ from ..errors import FormatError
 from ..json_schema.compact import compact_schema
 from ..model import ChoiceMode, Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 from ..parsing.text.grammar import Opener
-from . import markup, reading
+from . import markup
 from .base import Constraint, ParserOptions, StreamParser, Tag
 from .markup import Markup
 from .prompt import escaping
 from .prompt.thoughts import NO_THOUGHTS, THINK, Thoughts
 from .prompt.tool_results import Write as WriteResults
 from .prompt.tool_results import guarded, named
-from .prompt.tools_json import definition
+from .prompt.tools import definition
 from .syntax.json import Json
-from .syntax.shape import Rendered, Shape, SharedOpener, WriteCalls, fork, opener, reads
+from .syntax.shape import ANY_JSON, Rendered, Shape, SharedOpener, WriteCalls, fork, opener, reads, scanner
 
 ONE = "Make at most one function call in an answer."
 
@@ -42,6 +42,9 @@ _OF_CALLS: Any = None
 
 _TAG = re.compile(r"<(\w[\w:.\-]{1,64})>")
 """An opening marker that text must not hold. Text never holds the shapes of special tokens (`<|…|>`)."""
+
+_SPECIAL = ("<|", "<｜")
+"""How special tokens begin."""
 
 _BEHIND_TOOLS = re.compile(r"\{tools\}\]?\s*(</[^\s<>]+>)")
 """The tag that closes the tools in a prompt. No description may hold it."""
@@ -75,7 +78,7 @@ class Family:
     own_openers: tuple[Opener, ...] = ()
     """Those that only this family's parser knows: in other models' answers they may be text. Each replaces the one with
     the same marker that `auto` knows."""
-    fallback: tuple[Opener, ...] = reading.ANY_JSON
+    fallback: tuple[Opener, ...] = ANY_JSON
     """Calls in JSON without a marker, which every model writes now and then."""
     markup: Markup = _NO_MARKUP
     """What its models write besides calls and text."""
@@ -105,9 +108,9 @@ class Family:
     """
     needs_user: bool = False
     """The models' chat templates refuse a conversation without a user's words. Tool results do not count as such."""
-    special_tokens: bool = False
+    special_tokens: bool = _OF_CALLS
     """The markers are special tokens of the models' tokenizers, which backends leave out of the text unless asked
-    for them.
+    for them. `<|…|>` is one.
     """
     trigger: str = _OF_CALLS
     """How a call begins, where constrained decoding can wait for it; else empty."""
@@ -139,6 +142,8 @@ class Family:
             self._fill(answer=calls.answer)
         if self.trigger is None:
             self._fill(trigger=calls.constrained_from)
+        if self.special_tokens is None:
+            self._fill(special_tokens=calls.trigger.startswith(_SPECIAL))
 
     def _fill(self, **fields: object) -> None:
         for name, value in fields.items():
@@ -177,7 +182,7 @@ class Family:
 
     def parser(self, tools: ToolSet | None, options: ParserOptions, /) -> StreamParser:
         """A new parser for one choice."""
-        return reading.scanner(self.openers, tools, options)
+        return scanner(self.openers, tools, options)
 
     def constraint(self, tools: Sequence[Tool], choice: ToolChoice) -> Constraint | None:
         """The calls of the tools that may be called now, one by one, where the syntax allows it."""
@@ -246,7 +251,7 @@ def auto_of_derived(family: Family, proofs: tuple[Rendered, ...]) -> Family:
     """`auto` that writes as a derived family does, and reads its calls too: with its own reader where those of the
     built-in families make something else of them.
     """
-    openers = (*all_openers(), *reading.ANY_JSON)
+    openers = (*all_openers(), *ANY_JSON)
     return auto(family, family, own_first=not all(reads(openers, turn) for turn in proofs))
 
 

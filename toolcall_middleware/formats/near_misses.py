@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import enum
-import functools
 import itertools
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -24,6 +23,7 @@ _MOST_PLACES, _MOST_READ = 64, 8
 _MOST_NAMES = 128
 """Tools whose names are looked for."""
 _UNMARKED, _UNREAD = "{} stands behind no marker", "{} is in a syntax that no format has"
+_UNREADABLE = "nothing behind {} can be read as one"
 _TAG = re.compile(
     r"<[|｜]?(?:\w{1,32}[:_▁-])?(?:tools?|functions?|invoke|actions?)(?:[_▁-]?\w{1,32})?(?=[\s=|｜>:])"
     r"|\[(?:TOOL|FUNCTION)[A-Z_]{0,32}\]"
@@ -93,7 +93,6 @@ def places(
     text = text[:MAX_LOOKED_AT]
     fences = [match.start() for match in _FENCE.finditer(text)]
     fenced = list(zip(fences[::2], [*fences[1::2], len(text)], strict=False))
-    where = _Where(text, fenced, thoughts)
     found: list[NearMiss] = []
     behind: dict[str, _Why] = {}  # by marker, because each takes a run of a parser
     shown = 0
@@ -107,7 +106,7 @@ def places(
         if _stands_in(calls, match.start()):
             continue
         marker = match.group()[:_MAX_SHOWN]
-        why = where.of(match.start()) or behind.get(marker)
+        why = _where(text, match.start(), fenced, thoughts) or behind.get(marker)
         if why is None and tools is not None and not tools.tools:
             why = NoCall.OTHER_FORMAT, "{} calls nothing: no tool may be called"
         if why is None:
@@ -123,7 +122,8 @@ def places(
         *((start, end, name, "`{}` with arguments", _UNREAD) for start, end, name in _called(text, tools.by_name)),
     ):
         if name in tools.by_name and not _stands_in(calls, start):
-            add(start, end, what.format(name), where.of(start) or (NoCall.OTHER_FORMAT, otherwise))
+            why = _where(text, start, fenced, thoughts) or (NoCall.OTHER_FORMAT, otherwise)
+            add(start, end, what.format(name), why)
     return found
 
 
@@ -143,21 +143,14 @@ _Why = tuple[NoCall, str]
 """Why there is no call at a place. `{}` in the words is replaced by what is there."""
 
 
-class _Where(NamedTuple):
-    """Says where in a text no call is read: in reasoning, fences and code spans."""
-
-    text: str
-    fenced: Places
-    thoughts: Places
-
-    def of(self, at: int) -> _Why | None:
-        """Why no call is read at this place; None in plain text."""
-        if _stands_in(self.thoughts, at):
-            return NoCall.THOUGHT, "{} stands in the model's reasoning"
-        if _stands_in(self.fenced, at):
-            return NoCall.EXAMPLE, "{} is an example in a fence"
-        line = self.text[self.text.rfind("\n", 0, at) + 1 : at]
-        return (NoCall.EXAMPLE, "{} is an example in a code span") if line.count("`") % 2 else None
+def _where(text: str, at: int, fenced: Places, thoughts: Places) -> _Why | None:
+    """Why no call is read at this place: it is in reasoning, a fence or a code span. None in plain text."""
+    if _stands_in(thoughts, at):
+        return NoCall.THOUGHT, "{} stands in the model's reasoning"
+    if _stands_in(fenced, at):
+        return NoCall.EXAMPLE, "{} is an example in a fence"
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return (NoCall.EXAMPLE, "{} is an example in a code span") if line.count("`") % 2 else None
 
 
 def _stands_in(pieces: Places, at: int) -> bool:
@@ -170,8 +163,7 @@ def _behind(text: str, at: int, marker: str, syntax: ToolFormat, *, explains: bo
     # All of it is held back: more text could have made a call of it.
     if len(begun) < _MAX_READ and len(text) < MAX_LOOKED_AT and not syntax.parser(None, ParserOptions()).feed(begun):
         return NoCall.CUT, "the answer ends before what stands behind {} is a call"
-    said = _what_is(begun, marker, syntax) if explains else "nothing behind {} can be read as one"
-    return NoCall.OTHER_FORMAT, said
+    return NoCall.OTHER_FORMAT, _what_is(begun, marker, syntax) if explains else _UNREADABLE
 
 
 def _what_is(begun: str, marker: str, syntax: ToolFormat) -> str:
@@ -184,20 +176,14 @@ def _what_is(begun: str, marker: str, syntax: ToolFormat) -> str:
         events = [*parser.feed(begun), *parser.finish(cut=True)]
         if events and isinstance(events[0], CallStart):
             return f"{{}} begins a call of another format; here calls are read as {syntax.name} writes them"
-    if any(known.startswith(marker) for known in _markers()) or any(known.match(begun) for known in _patterns()):
-        return "nothing behind {} can be read as one"
-    return "unknown marker {}"
+    return _UNREADABLE if _is_known(marker, begun) else "unknown marker {}"
 
 
-@functools.cache
-def _markers() -> frozenset[str]:
+def _is_known(marker: str, begun: str) -> bool:
+    """Whether a format's calls begin with the marker, or as the text does."""
     from .family import all_openers
 
-    return frozenset(opener.marker for opener in all_openers() if opener.marker)
-
-
-@functools.cache
-def _patterns() -> tuple[re.Pattern[str], ...]:
-    from .family import all_openers
-
-    return tuple(re.compile(opener.pattern) for opener in all_openers() if opener.pattern)
+    return any(
+        known.marker.startswith(marker) if known.marker else re.match(known.pattern, begun) is not None
+        for known in all_openers()
+    )

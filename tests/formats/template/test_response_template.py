@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.formats import reading
 from toolcall_middleware.formats.base import ParserOptions
+from toolcall_middleware.formats.syntax.shape import ANY_JSON, scanner
 from toolcall_middleware.formats.template.response_template import (
     NotCompiled,
     compiled,
@@ -77,13 +77,13 @@ def thinks(field: dict[str, Any]) -> dict[str, Any]:
 def test_declared_calls_are_read_by_the_character_and_written(form: str) -> None:
     field, text = FORMS[form]
     syntax = compiled(declared(field)).calls
-    parser = reading.scanner((*syntax.openers, *reading.ANY_JSON), None, ParserOptions())
+    parser = scanner((*syntax.openers, *ANY_JSON), None, ParserOptions())
     events = read(parser, list(f"So. {text}"))
     assert [(call.name, json.loads(call.arguments)) for call in calls_in(events)] == [("f", {"x": "1 < 2"})]
     assert text_in(events) == "So. "
     again = syntax.write([ToolCall("f", '{"x": "1 < 2"}')])
     assert again is not None
-    parser = reading.scanner((*syntax.openers, *reading.ANY_JSON), None, ParserOptions())
+    parser = scanner((*syntax.openers, *ANY_JSON), None, ParserOptions())
     assert [call.name for call in calls_in(read(parser, [again]))] == ["f"]
 
 
@@ -98,15 +98,18 @@ def test_declared_calls_are_read_by_the_character_and_written(form: str) -> None
         ({"content": "xml-inline"}, "content of the kind xml-inline"),
         ({"content_args": {"string_delims": "x"}}, "strings between other marks"),
         ({"content_args": {"string_delims": [["~", "~"]]}}, "strings between other marks"),
-        ({"transform": {"function": {"name": "{name}", "arguments": "{content}"}}}, "out of a pattern"),
+        ({"transform": {"function": {"name": "{name}", "arguments": "{content}"}}}, "transform that takes"),
         ({"close": ["</a>", "</b>"], "close_pattern": None}, "several texts in close"),
         ({"open": "ab"}, "no reader knows|not read back"),
-        ({"transform": {"function": {"name": "f"}}}, "a name that is not what the model wrote"),
-        ({"transform": {"function": {"name": "{content.n}", "arguments": {"x": 1}}}}, "put together"),
-        ({"transform": {"function": {"name": "{content.n}", "arguments": "x"}}}, "not what the model wrote"),
-        ({"transform": {"function": {"name": "{content.n}", "arguments": "{args}"}}}, "out of a pattern"),
-        ({"transform": {"function": {"name": "{content.n}", "arguments": "{content.b.a}"}}}, "different places"),
-        ({"transform": ["x"]}, "transform"),
+        ({"transform": {"function": {"name": "f"}}}, "transform that takes"),
+        ({"transform": {"function": {"name": "{content.n}", "arguments": {"x": 1}}}}, "transform that takes"),
+        ({"transform": {"function": {"name": "{content.n}", "arguments": "x"}}}, "transform that takes"),
+        ({"transform": {"function": {"name": "{content.n}", "arguments": "{args}"}}}, "transform that takes"),
+        (
+            {"transform": {"function": {"name": "{content.n}", "arguments": "{content.b.a}"}}},
+            "transform that takes",
+        ),
+        ({"transform": ["x"]}, "transform that takes"),
         ({"open": None, "open_pattern": "<(a|b)+>"}, "pattern"),
         ({"open": None, "open_pattern": "(?=x)"}, "pattern"),
         ({"open": None}, "no open"),
@@ -122,7 +125,7 @@ def test_what_is_more_than_literals_is_not_compiled_and_said(change: dict[str, A
 def test_a_string_streams_and_a_call_that_is_cut_stays_open(form: str) -> None:
     field, text = FORMS[form]
     tools = ToolSet.of([Tool("f", "", {"type": "object", "properties": {"x": {"type": "string"}}})])
-    parser = reading.scanner((*compiled(declared(field)).calls.openers, *reading.ANY_JSON), tools, ParserOptions())
+    parser = scanner((*compiled(declared(field)).calls.openers, *ANY_JSON), tools, ParserOptions())
     before, _, _ = text.partition("2")
     events = [event for char in before for event in parser.feed(char)]
     arguments = "".join(event.text for event in events if isinstance(event, CallArgs))

@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 import re
 import string
+from typing import Any
 
 from ...parsing.cursor import Cursor, NotACall, Steps
 from ...parsing.text.grammar import Opener, Where, beginnings
-from .. import reading
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.thoughts import Returned, Thoughts, between
-from ..prompt.tool_results import Write, between_tags, one_a_line
-from ..prompt.tools_json import function
+from ..prompt.tool_results import SIGNATURES, between_tags, one_a_line
+from ..prompt.tools import function
 from ..syntax.json import Json
-from ..syntax.shape import fork, ignored, json_calls, opener, shared
+from ..syntax.shape import BARE_JSON, fork, ignored, json_calls, opener, shared
 from ..syntax.slots import NO_INVOKE, TOOL_TAG, Slots
 
 # -- GLM ---------------------------------------------------------------------------------------------------------------
@@ -56,18 +56,12 @@ _LOST = Opener(  # the marker is lost
 )
 _GLM_OPENERS = (TOOL_CALL, _LOST, TOOL_TAG)
 
-_GLM_PROMPT = """\
-# Tools
-
-You may call one or more functions to assist with the user query.
-
-You are provided with function signatures within <tools></tools> XML tags:
-<tools>
-{tools}
-</tools>
-
+_GLM_PROMPT = (
+    SIGNATURES
+    + """\
 For each function call, output the function name and arguments within the following XML format:
 """
+)
 
 # https://huggingface.co/zai-org/GLM-4.6 (llama.cpp: models/templates/GLM-4.6.jinja)
 GLM45 = Family(
@@ -185,25 +179,7 @@ _HUNYUAN_OPENERS = (
 )
 
 
-def _results(suffix: str) -> Write:
-    return between_tags(
-        f"<tool_response{suffix}>\n",
-        f"\n</tool_response{suffix}>",
-        before=f"<tool_responses{suffix}>\n",
-        after=f"\n</tool_responses{suffix}>",
-    )
-
-
 _HUNYUAN_PROMPT = """\
-# Tools
-
-You may call one or more functions to assist with the user query.
-
-You are provided with function signatures within <tools></tools> XML tags:
-<tools>
-{tools}
-</tools>
-
 For function call returns, you should first print <tool_calls%(suffix)s>
 For each function call, you should return object like:
 <tool_call%(suffix)s>{function-name}%(separator)s
@@ -215,37 +191,46 @@ For each function call, you should return object like:
 </tool_call%(suffix)s>
 At the end of function call returns, you should print </tool_calls%(suffix)s>"""
 
+
+def _hunyuan(suffix: str, separator: str, **names: Any) -> Family:
+    calls = _suffixed_tags(suffix, separator)
+    holes = {"suffix": suffix, "separator": separator.replace(">", f"{suffix}>")}
+    return Family(
+        **names,
+        calls=calls,
+        auto_openers=_HUNYUAN_OPENERS,
+        markup=_HUNYUAN_MARKUP,
+        thoughts=between(f"<think{suffix}>", f"</think{suffix}>"),
+        prompt=SIGNATURES + _HUNYUAN_PROMPT % holes,
+        tool=function,
+        results=between_tags(
+            f"<tool_response{suffix}>\n",
+            f"\n</tool_response{suffix}>",
+            before=f"<tool_responses{suffix}>\n",
+            after=f"\n</tool_responses{suffix}>",
+        ),
+        answer=f"the calls between {calls.trigger} and {calls.closers[0]}",
+        special_tokens=True,
+    )
+
+
 # https://huggingface.co/tencent/Hy3-preview (llama.cpp: models/templates/tencent-Hy3.jinja)
-HY_V3 = Family(
+HY_V3 = _hunyuan(
+    _HY3,
+    "<tool_sep>",
     name="hy_v3",
     about="as `glm45`, with `<tool_sep>` behind the name, within `<tool_calls>`, a suffix in each tag: Hunyuan 3",
     models={"hy3": "[vllm] hy_v3"},
-    calls=_suffixed_tags(_HY3),
-    auto_openers=_HUNYUAN_OPENERS,
-    markup=_HUNYUAN_MARKUP,
-    thoughts=between(f"<think{_HY3}>", f"</think{_HY3}>"),
-    prompt=_HUNYUAN_PROMPT % {"suffix": _HY3, "separator": f"<tool_sep{_HY3}>"},
-    tool=function,
-    results=_results(_HY3),
-    answer=f"the calls between {_suffixed_tags(_HY3).trigger} and {_suffixed_tags(_HY3).closers[0]}",
-    special_tokens=True,
 )
 
 # https://huggingface.co/tencent/Hy4-preview. The calls are as vLLM's parser reads them; that the tools and the results
 # are laid out as Hy3's template has them is not established from a source.
-HY_V4 = Family(
+HY_V4 = _hunyuan(
+    _HY4,
+    "",
     name="hy_v4",
     about="as `hy_v3`, without the separator: Hunyuan 4",
     models={"hy4": "[vllm] hy_v4"},
-    calls=_suffixed_tags(_HY4, ""),
-    auto_openers=_HUNYUAN_OPENERS,
-    markup=_HUNYUAN_MARKUP,
-    thoughts=between(f"<think{_HY4}>", f"</think{_HY4}>"),
-    prompt=_HUNYUAN_PROMPT % {"suffix": _HY4, "separator": ""},
-    tool=function,
-    results=_results(_HY4),
-    answer=f"the calls between {_suffixed_tags(_HY4).trigger} and {_suffixed_tags(_HY4).closers[0]}",
-    special_tokens=True,
 )
 
 # https://huggingface.co/tencent/Hunyuan-A13B-Instruct (vLLM: examples/tool_chat_template_hunyuan_a13b.jinja)
@@ -262,7 +247,7 @@ HUNYUAN = Family(
         ignored("<answer>"),
         ignored("</answer>"),
     ),
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     markup=_HUNYUAN_MARKUP,
     prompt="""\
 你是一位函数组合专家。你会得到一个问题和一组可能的函数。根据问题，你需要进行一个或多个函数/工具调用以实现目的。

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 from ...model import Tool
 from ...parsing.text.grammar import Opener, beginnings
 from ...parsing.text.reasoning import OpenedReasoning
-from .. import reading
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.thoughts import Returned, Thoughts
-from ..prompt.tool_results import RESULTS_FOLLOW, between_tags, guarded, one_a_line
-from ..prompt.tools_json import definition, function
-from ..prompt.tools_typescript import declared
+from ..prompt.tool_results import RESULTS_FOLLOW, SIGNATURES, between_tags, guarded, one_a_line
+from ..prompt.tools import declared, definition, function
 from ..syntax.json import CALL, Json, Named
 from ..syntax.literals import Elements
-from ..syntax.shape import fork, ignored, json_calls, opener, shared
+from ..syntax.shape import BARE_JSON, fork, ignored, json_calls, opener, shared
 from ..syntax.slots import BARE_INVOKE, TOOL_TAG, Slots
 
 # -- DeepSeek ----------------------------------------------------------------------------------------------------------
@@ -117,16 +116,8 @@ DEEPSEEK_V3 = Family(
             "deepseek-r1:": "ollama.com/library/deepseek-r1: tells the thought apart itself, and most are R1-0528",
         },
     ),
-    prompt="""\
-# Tools
-
-You may call one or more functions to assist with the user query.
-
-You are provided with function signatures within <tools></tools> XML tags:
-<tools>
-{tools}
-</tools>
-
+    prompt=SIGNATURES
+    + """\
 For function call returns, you should first print <｜tool▁calls▁begin｜>
 
 For each function call, you should return object like:
@@ -143,7 +134,6 @@ At the end of function call returns, you should print <｜tool▁calls▁end｜>
         before="<｜tool▁outputs▁begin｜>",
         after="<｜tool▁outputs▁end｜>",
     ),
-    special_tokens=True,
 )
 
 # https://huggingface.co/deepseek-ai/DeepSeek-V3.1 (vLLM: examples/tool_chat_template_deepseekv31.jinja)
@@ -174,7 +164,6 @@ Where:
     tool=function,
     results=between_tags("<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>", between=""),
     noun="tool",
-    special_tokens=True,
 )
 
 _DSML_OPENERS = (
@@ -237,7 +226,6 @@ Here are the functions available in JSONSchema format:
 </functions>""",
     results=between_tags("<result>", "</result>", before="<function_results>\n", after="\n</function_results>"),
     answer=f"the {DSML.trigger} block",
-    special_tokens=True,
 )
 
 # The layout of V4's and V4.1's encoders; only the tags' names differ.
@@ -271,47 +259,44 @@ Otherwise, output directly after </think> with tool calls or final response.
 
 You MUST strictly follow the above defined tool name and parameter schemas to invoke tool calls."""
 
-_V4_RESULTS = between_tags("<tool_result>", "</tool_result>", between="\n\n")
 
-_V4_THOUGHTS = Thoughts(
-    returned=Returned.ALL,
-    source="[llama.cpp] deepseek-ai-DeepSeek-V4: where there are tools",
-)
+def _v4(calls: Slots, wrapper: str, **names: Any) -> Family:
+    return Family(
+        **names,
+        calls=calls,
+        auto_openers=_DSML_OPENERS,
+        markup=_DEEPSEEK_MARKUP,
+        thoughts=Thoughts(
+            returned=Returned.ALL,
+            source="[llama.cpp] deepseek-ai-DeepSeek-V4: where there are tools",
+        ),
+        prompt=_V4_PROMPT % {"calls": wrapper, "tag": calls.prefix},
+        results=between_tags("<tool_result>", "</tool_result>", between="\n\n"),
+        answer=f"the {calls.trigger} block",
+        noun="tool",
+    )
+
 
 # https://huggingface.co/deepseek-ai/DeepSeek-V4-Flash (encoding/README.md)
-DEEPSEEK_V4 = Family(
+DEEPSEEK_V4 = _v4(
+    _DSML_V4,
+    "｜DSML｜tool_calls",
     name="deepseek_v4",
     about='`<｜DSML｜invoke name="f">` within `<｜DSML｜tool_calls>`: DeepSeek V4',
     models={"deepseek-v4": "[sglang] deepseekv4"},
-    calls=_DSML_V4,
-    auto_openers=_DSML_OPENERS,
-    markup=_DEEPSEEK_MARKUP,
-    thoughts=_V4_THOUGHTS,
-    prompt=_V4_PROMPT % {"calls": "｜DSML｜tool_calls", "tag": "｜DSML｜"},
-    results=_V4_RESULTS,
-    answer=f"the {_DSML_V4.trigger} block",
-    noun="tool",
-    special_tokens=True,
 )
 
 # https://huggingface.co/deepseek-ai/DeepSeek-V4.1-Flash (encoding/README.md; vLLM:
 # tests/parser/engine/test_deepseek_v41.py)
-DEEPSEEK_V41 = Family(
+DEEPSEEK_V41 = _v4(
+    _DSML_V41,
+    "｜DSML｜ calls",
     name="deepseek_v41",
     about="as `deepseek_v4`, with a space in every tag, within `<｜DSML｜ calls>`: DeepSeek V4.1",
     models={
         "deepseek-v4.1": "[sglang] deepseekv41",
         "deepseek-flash": "the vendor's own API calls V4.1 Flash so",
     },
-    calls=_DSML_V41,
-    auto_openers=_DSML_OPENERS,
-    markup=_DEEPSEEK_MARKUP,
-    thoughts=_V4_THOUGHTS,
-    prompt=_V4_PROMPT % {"calls": "｜DSML｜ calls", "tag": "｜DSML｜ "},
-    results=_V4_RESULTS,
-    answer=f"the {_DSML_V41.trigger} block",
-    noun="tool",
-    special_tokens=True,
 )
 
 
@@ -342,7 +327,7 @@ GIGACHAT3 = Family(
     models={"gigachat3": "[vllm] gigachat3"},
     calls=_JSON,
     auto_openers=_GIGACHAT_OPENERS,
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     prompt="""\
 You have access to these functions:
 
@@ -354,7 +339,6 @@ To call a function, answer with its name and its arguments in this form:
 The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself.""",
     tool=declared,
     between="\n\n",
-    special_tokens=True,
 )
 
 _GIGA_INVOKE = _dsml("｜GCML｜tool_calls", "｜GCML｜")
@@ -390,7 +374,6 @@ they are, and "false" for all other values, which stand there as JSON:
     tool=declared,
     between="\n\n",
     answer=f"the {_GIGA_INVOKE.trigger} block",
-    special_tokens=True,
 )
 
 

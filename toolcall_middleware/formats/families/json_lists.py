@@ -11,17 +11,15 @@ from ...json_schema import compact
 from ...model import ToolResult
 from ...parsing.cursor import read_thought
 from ...parsing.text.grammar import Opener, Where, beginnings
-from .. import reading
 from ..base import Constraint
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt import escaping
 from ..prompt.thoughts import between
 from ..prompt.tool_results import RESULTS_FOLLOW, between_tags, json_each, json_list, said
-from ..prompt.tools_json import function, function_indented
-from ..prompt.tools_typescript import declared
+from ..prompt.tools import declared, function, function_indented
 from ..syntax.json import CALL, PARAMETERS, TOOL_CALL, TOOL_CALL_JSON, Json
-from ..syntax.shape import ignored, opener
+from ..syntax.shape import BARE_JSON, ignored, opener
 from .named import MISTRAL_OPENERS
 
 # -- Granite -----------------------------------------------------------------------------------------------------------
@@ -43,7 +41,7 @@ GRANITE4 = Family(
     models={"granite4": "[vllm] granite4"},
     calls=TOOL_CALL,
     auto_openers=(TOOL_CALL_JSON,),
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     markup=_GRANITE_MARKUP,
     prompt="""\
 You have access to the following tools. You may call one or more tools to assist with the user query.
@@ -70,7 +68,7 @@ GRANITE = Family(
     models={"granite3": "[vllm] granite"},
     calls=_GRANITE_LIST,
     auto_openers=(_PIPED, TOOL_CALL_JSON),
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     markup=_GRANITE_MARKUP,
     prompt="""\
 You have access to the following tools. When a tool is required to answer the user's query, respond with <|tool_call|> \
@@ -83,7 +81,6 @@ A tool call looks like this:
 {example}""",
     between=",\n",
     noun="tool",
-    special_tokens=True,
 )
 
 # https://huggingface.co/ibm-granite/granite-20b-functioncalling
@@ -92,7 +89,7 @@ GRANITE_20B_FC = Family(
     about="`<function_call>` and a JSON object, one a line: granite-20b-functioncalling",
     models={"granite20b-functioncalling": "[vllm] granite-20b-fc"},
     calls=Json(call=f"<function_call> {CALL}", ends=("</function_call>",)),
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     markup=_GRANITE_MARKUP,
     prompt="""\
 You are a helpful assistant with access to the following function calls. Your task is to produce a sequence of \
@@ -127,7 +124,7 @@ PHI4_MINI = Family(
     alike={"firefunction-v2": "[llama.cpp] llama-3-firefunction-v2"},
     calls=_PHI_LIST,
     auto_openers=_OPENERS,
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     markup=Markup(escapes=(Escape("functools", r"\["),)),
     prompt="""\
 In addition to plain text responses, you can choose to call one or more of the provided functions.
@@ -167,7 +164,7 @@ INTERNLM = Family(
         "intern-s1": "[sglang] interns1",
     },
     calls=Json(call=f"<|action_start|><|plugin|>\n{PARAMETERS}<|action_end|>", between=""),
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     prompt="""\
 You can call the following functions:
 [{tools}]
@@ -178,7 +175,6 @@ To call a function, answer with its name and parameters in this form:
 The result comes in the next message, between <tool_result> and </tool_result>. Never write a result yourself. When \
 no function fits, answer in plain text.""",
     between=", ",
-    special_tokens=True,
 )
 
 
@@ -196,7 +192,7 @@ JAMBA = Family(
     alike={"apriel": "[llama.cpp] Apriel 1.5: a JSON list within <tool_calls>"},
     calls=_JAMBA_LIST,
     auto_openers=(_JAMBA_LIST.shared(""),),
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     prompt="""\
 You have access to the following tools:
 [
@@ -227,7 +223,7 @@ NEMOTRON = Family(
     fine_tunes={"nemotron": "[llama.cpp] NVIDIA-Nemotron-Nano-v2, Llama-3_3-Nemotron-Super-49B-v1_5"},
     calls=_NEMOTRON_LIST,
     auto_openers=(*_NEMOTRON_LIST.openers, *_MINI.openers),
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     markup=Markup(
         stops=("<TOOL_RESPONSE>",),
         ends=("<SPECIAL_12>",),
@@ -342,7 +338,7 @@ COHERE_COMMAND3 = Family(
         between=",\n    ",
         close="\n]<|END_ACTION|>",
     ),
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     markup=_COHERE_MARKUP,
     thoughts=between("<|START_THINKING|>", "<|END_THINKING|>"),
     prompt="""\
@@ -374,7 +370,6 @@ Each tool is represented as a JSON object with fields like "name", "description"
     between=",\n    ",
     results=_numbered_results,
     noun="tool",
-    special_tokens=True,
 )
 
 # Calls as Command A has them; answers are between other tags (llama.cpp: models/templates/Cohere2MoE.jinja).
@@ -440,7 +435,7 @@ APERTUS = Family(
     about="a JSON list between `<|tools_prefix|>` and `<|tools_suffix|>`, names as keys: Apertus",
     models={"apertus": "[vllm] apertus"},
     calls=Json(open="<|tools_prefix|>[", call='{"{name}": {arguments}}', between=", ", close="]<|tools_suffix|>"),
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     markup=Markup(ends=("<|assistant_end|>",)),
     thoughts=between("<|inner_prefix|>", "<|inner_suffix|>"),
     prompt="""\
@@ -454,7 +449,6 @@ To call tools, answer in this form, each tool's name being a key:
     + RESULTS_FOLLOW,
     tool=declared,
     noun="tool",
-    special_tokens=True,
 )
 
 
@@ -503,7 +497,7 @@ INKLING = Family(
     calls=_INKLING_CALLS,
     auto_openers=_MARKED,
     own_openers=_BEGUN,
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     markup=Markup(stops=("<|message_user|>", "<|message_tool|>")),
     prompt="""\
 # Tools
@@ -519,5 +513,4 @@ To call a tool, answer with its name and its arguments in this form:
     between=", ",
     answer=f"{_CALL} and the JSON object",
     noun="tool",
-    special_tokens=True,
 )

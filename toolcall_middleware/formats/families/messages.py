@@ -11,16 +11,14 @@ from ...parsing.calls.harmony_messages import read_message, read_words
 from ...parsing.calls.named_calls import NamedSyntax, read_named
 from ...parsing.cursor import Cursor, Make, NotACall, Steps, read_nothing
 from ...parsing.text.grammar import Opener, Where, beginnings
-from .. import reading
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt import escaping
 from ..prompt.thoughts import Returned, Thoughts
 from ..prompt.tool_results import one_a_line
-from ..prompt.tools_json import definition
-from ..prompt.tools_typescript import declared
+from ..prompt.tools import declared, definition
 from ..syntax.json import Named
-from ..syntax.shape import opener
+from ..syntax.shape import LISTED_JSON, opener
 from ..syntax.slots import Slots, attribute, begun, heads, slot_calls
 
 # -- gpt-oss -----------------------------------------------------------------------------------------------------------
@@ -140,7 +138,7 @@ HARMONY = Family(
     calls=_HARMONY_CALLS,
     auto_openers=(END, WORDS),
     own_openers=(*_HARMONY_OPENERS, _CALL_WORDS),  # `auto` reads Muse's messages, of which these are some
-    fallback=reading.LISTED_JSON,
+    fallback=LISTED_JSON,
     markup=Markup(
         stops=("<|start|>user", "<|start|>functions."),
         ends=("<|return|>", "<|end|>"),
@@ -159,7 +157,6 @@ HARMONY = Family(
     tool=declared,
     between="\n\n",
     answer="the call in the commentary channel",
-    special_tokens=True,
 )
 
 
@@ -188,13 +185,12 @@ LLM_JP_HARMONY = Family(
     calls=_LLM_JP_CALLS,
     auto_openers=(_SPACED,),
     own_openers=_HARMONY_OPENERS,
-    fallback=reading.LISTED_JSON,
+    fallback=LISTED_JSON,
     markup=Markup(stops=("<|start|> user", "<|start|> functions.")),
     prompt=_HARMONY_PROMPT,
     tool=declared,
     between="\n\n",
     answer="the call in the commentary channel",
-    special_tokens=True,
 )
 
 
@@ -328,7 +324,7 @@ BEAM = Family(
     calls=_WRITTEN,
     auto_openers=_OPENERS,
     own_openers=_HARMONY_OPENERS,
-    fallback=reading.LISTED_JSON,
+    fallback=LISTED_JSON,
     markup=Markup(tags=("rfl:",)),
     prompt=one_a_line(
         "To call a tool, answer with a message to it in this form. Strings stand in it as they are, other values "
@@ -337,7 +333,6 @@ BEAM = Family(
     ),
     answer="the message to the tool",
     noun="tool",
-    special_tokens=True,
 )
 
 

@@ -9,15 +9,14 @@ from ...model import ToolResult
 from ...parsing.cursor import read_thought
 from ...parsing.text.grammar import Opener, beginnings
 from ...parsing.text.reasoning import OpenedReasoning
-from .. import reading
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt import escaping
 from ..prompt.thoughts import Returned, Thoughts, between
 from ..prompt.tool_results import RESULTS_FOLLOW, as_json, one_a_line, said
-from ..prompt.tools_json import definition, function
+from ..prompt.tools import definition, function
 from ..syntax.json import CALL, Json, Named
-from ..syntax.shape import fork, ignored, opener, short_id
+from ..syntax.shape import BARE_JSON, fork, ignored, opener, short_id
 from ..syntax.slots import Slots, slot_calls
 
 # -- Mistral -----------------------------------------------------------------------------------------------------------
@@ -80,7 +79,7 @@ MISTRAL_OLD = Family(
     },
     calls=_LIST,
     auto_openers=MISTRAL_OPENERS,
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     markup=_MISTRAL_MARKUP,
     thoughts=between("[THINK]", "[/THINK]"),
     prompt="""\
@@ -211,7 +210,6 @@ conversation, and the arguments as a JSON object, for example:
     between=", ",
     answer="the section of calls",
     noun="tool",
-    special_tokens=True,
 )
 
 _KIMI_THINK, _THOUGHT = "<|open|>think<|sep|>", "<|close|>think<|sep|>"
@@ -275,7 +273,6 @@ values as JSON:
     between=",",
     answer="the tools section",
     noun="tool",
-    special_tokens=True,
 )
 
 
@@ -321,7 +318,6 @@ For example:
     tool=lambda tool: f"<|tool:begin|>{definition(tool)}<|tool:end|>",
     answer="the tool calls",
     noun="tool",
-    special_tokens=True,
 )
 
 _ARGUMENTS = Slots(
@@ -353,7 +349,6 @@ To invoke tools, answer in this form, with each argument on a line of its own:
     + RESULTS_FOLLOW,
     answer="the tool calls",
     noun="tool",
-    special_tokens=True,
 )
 
 
@@ -397,7 +392,6 @@ PLAMO3 = Family(
     ),
     answer="the tool requests",
     noun="tool",
-    special_tokens=True,  # the pieces of which the markers are made
 )
 
 

@@ -11,15 +11,25 @@ from ...parsing.calls.literal_calls import PythonicSyntax, read_python
 from ...parsing.calls.named_calls import read_react
 from ...parsing.patterns import PYTHON_NAME
 from ...parsing.text.grammar import Opener, Where
-from .. import reading
 from ..base import Constraint
 from ..family import FENCED, Family
 from ..markup import Escape, Markup
 from ..prompt.tool_results import one_a_line
-from ..prompt.tools_signatures import form, signature
+from ..prompt.tools import form, signature
 from ..syntax.json import Json, Named
 from ..syntax.literals import Python
-from ..syntax.shape import json_calls, opener, shared
+from ..syntax.shape import (
+    ANY_JSON,
+    BARE_JSON,
+    BARE_OBJECT,
+    LAST_LINE,
+    LAST_LINE_LIST,
+    LAST_LIST,
+    LISTED_JSON,
+    json_calls,
+    opener,
+    shared,
+)
 from ..syntax.slots import FREE_TOOL_TAG, NAME, TOOL_TAG, Slots
 
 # -- json ------------------------------------------------------------------------------------------------------------
@@ -54,7 +64,7 @@ _LIST = shared(
     undecided=r"\[[ \t\r\n]*",
     where=Where.START,
     consume=False,
-    as_last=(reading.LAST_LIST,),
+    as_last=(LAST_LIST,),
 )
 # LM Studio's own protocol for models that know none, where LM Studio does not read it itself.
 # https://lmstudio.ai/docs/developer/openai-compat/tools
@@ -73,14 +83,14 @@ BRIEF = Family(
     calls=FENCED,
     # In `auto`, Python's calls begin with the bracket of a bare list.
     auto_openers=(
-        *reading.LISTED_JSON,
-        reading.BARE_OBJECT,
+        *LISTED_JSON,
+        BARE_OBJECT,
         _LIST,
         _REQUEST,
-        reading.LAST_LINE,
-        reading.LAST_LINE_LIST,
+        LAST_LINE,
+        LAST_LINE_LIST,
     ),
-    own_openers=reading.BARE_JSON,
+    own_openers=BARE_JSON,
     fallback=(),
     # The rest of its markup is common to all families: markup.COMMON.
     markup=Markup(escapes=(Escape(r"\[", r"(?:END_)?TOOL_REQUEST\]"),)),
@@ -112,7 +122,7 @@ PLAIN = replace(JSON, name="plain", auto_openers=(), own_openers=())
 
 _WS = r"[ \t]{0,8}"
 _LINE = r"\r?\n[ \t\r\n]{0,8}"
-_JSON = (*reading.ANY_JSON, reading.LAST_LINE)
+_JSON = (*ANY_JSON, LAST_LINE)
 
 
 def _begun(*atoms: str) -> str:

@@ -5,15 +5,24 @@ from __future__ import annotations
 from ...json_schema import compact
 from ...parsing.cursor import read_thought
 from ...parsing.text.grammar import Where, beginnings
-from .. import reading
 from ..base import Constraint
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.tool_results import between_tags, json_each
-from ..prompt.tools_json import definition_indented, function_indented
+from ..prompt.tools import definition_indented, function_indented
 from ..syntax.json import PARAMETERS, Json
 from ..syntax.literals import Gemma, Python, bare_calls, responses, single
-from ..syntax.shape import bare_call, fork, json_calls, opener, pythonic_calls, shared
+from ..syntax.shape import (
+    BARE_OBJECT,
+    LAST_PYTHON,
+    LISTED_JSON,
+    bare_call,
+    fork,
+    json_calls,
+    opener,
+    pythonic_calls,
+    shared,
+)
 from ..syntax.slots import invoke
 from .messages import FUNCTION
 
@@ -83,9 +92,9 @@ _LIST = shared(
     undecided=r"\[[ \t\r\n]*\d{0,8}",
     where=Where.START,
     consume=False,
-    as_last=(reading.LAST_PYTHON,),
+    as_last=(LAST_PYTHON,),
 )
-_JSON = (*reading.LISTED_JSON, reading.BARE_OBJECT)
+_JSON = (*LISTED_JSON, BARE_OBJECT)
 _FORM = "[func_name1(params_name1=params_value1, params_name2=params_value2...), func_name2(params)]"
 
 
@@ -131,7 +140,7 @@ LLAMA4_PYTHONIC = Family(
     models={"llama4": "[vllm] llama4_pythonic"},
     calls=Python(),
     auto_openers=(_PYTHON_START, _LIST),
-    own_openers=(reading.LAST_PYTHON,),  # it explains itself before the list
+    own_openers=(LAST_PYTHON,),  # it explains itself before the list
     fallback=_JSON,
     markup=_LLAMA_MARKUP,
     prompt="""\
@@ -202,7 +211,6 @@ To call tools, answer with a Python list of calls between <|tool_call_start|> an
     between=", ",
     results=between_tags("<|tool_response_start|>", "<|tool_response_end|>", between=""),
     noun="tool",
-    special_tokens=True,
 )
 
 
@@ -315,5 +323,4 @@ To call a tool, answer in this form:
     results=responses(_gemma4, "<|tool_response>", "<tool_response|>"),
     answer="the tool call",
     noun="tool",
-    special_tokens=True,
 )

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 from ...model import Tool
 from ...parsing.text.grammar import beginnings
-from .. import reading
 from ..family import Family
 from ..markup import Markup
 from ..prompt import escaping
 from ..prompt.thoughts import NO_THOUGHTS, Returned, Thoughts, between
-from ..prompt.tool_results import between_tags
-from ..prompt.tools_json import function
+from ..prompt.tool_results import SIGNATURES, between_tags
+from ..prompt.tools import function
 from ..syntax.json import CALL, TOOL_CALL, TOOL_CALL_JSON, Json
-from ..syntax.shape import fork, ignored, json_calls, opener, shared
+from ..syntax.shape import BARE_JSON, fork, ignored, json_calls, opener, shared
 from ..syntax.slots import FUNCTIONS, NO_INVOKE, TOOL_TAG, Slots
 
 # -- MiniCPM -----------------------------------------------------------------------------------------------------------
@@ -100,7 +99,7 @@ HERMES = Family(
     },
     calls=TOOL_CALL,
     auto_openers=_QWEN_OPENERS,
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     markup=_QWEN_MARKUP,
     # [llama.cpp] Qwen-Qwen3-0.6B: reasoning after the last user message that holds no tool results
     thoughts=Thoughts(
@@ -110,16 +109,8 @@ HERMES = Family(
         before="<think>\n",
         after="\n</think>\n\n",
     ),
-    prompt="""\
-# Tools
-
-You may call one or more functions to assist with the user query.
-
-You are provided with function signatures within <tools></tools> XML tags:
-<tools>
-{tools}
-</tools>
-
+    prompt=SIGNATURES
+    + """\
 For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
 <tool_call>
 {"name": <function-name>, "arguments": <args-json-object>}
@@ -276,7 +267,6 @@ Note:
     tool=function,
     answer=f"the calls between {_STEPS.trigger} and {_STEPS.closers[0]}",
     noun="tool",
-    special_tokens=True,
 )
 
 # https://huggingface.co/stepfun-ai/Step-3.5-Flash (llama.cpp: models/templates/StepFun3.7-Flash.jinja)
@@ -379,7 +369,7 @@ LONGCAT = Family(
     models={"longcat": "[vllm] longcat"},
     calls=_JSON,
     auto_openers=(_OPENER,),
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     markup=Markup(
         ends=("</longcat_s>",),
         tags=("longcat_",),
@@ -423,7 +413,7 @@ ERNIE45 = Family(
     calls=TOOL_CALL,
     auto_openers=(TOOL_CALL_JSON,),
     own_openers=tuple(map(ignored, ("<response>", "</response>"))),
-    fallback=reading.BARE_JSON,
+    fallback=BARE_JSON,
     markup=Markup(stops=("<tool_output>",), ends=("<|end_of_sentence|>",)),
     prompt="""\
 <tool_list>

@@ -22,6 +22,20 @@ RESULTS_FOLLOW = (
 """The end of our own prompts: what `named` writes, and that the model must not write it."""
 
 
+SIGNATURES = """\
+# Tools
+
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{tools}
+</tools>
+
+"""
+"""How the prompts of many families begin: Qwen's, after Hermes 2 Pro's."""
+
+
 def one_a_line(how: str, *, title: str = "Tools", may: str = "You may call the functions", within: str = "") -> str:
     """A prompt in our words, for families whose own is not published: the tools as lines of JSON, in the tag `within`,
     and `how` to call them.

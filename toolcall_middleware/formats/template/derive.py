@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...parsing.text.grammar import Opener
-from .. import markup, reading
+from .. import markup
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt import escaping
 from ..prompt.tool_results import between_tags, named
-from ..syntax.shape import Rendered, reads
+from ..syntax.shape import ANY_JSON, Rendered, reads
 from . import probes, shapes, tools, turns
 from .layout import tokens
 from .probes import PLAIN, UNLIKELY, as_call, context, said
@@ -162,7 +162,7 @@ def _proved(
 
 
 def _openers(syntax: Syntax) -> tuple[Opener, ...]:
-    return (*syntax.openers, *reading.ANY_JSON)
+    return (*syntax.openers, *ANY_JSON)
 
 
 def _rendered(template: ChatTemplate, found: Turns) -> tuple[list[Rendered], list[Rendered], list[Rendered]]:

@@ -133,3 +133,11 @@ def definition(tool: Tool) -> dict[str, Any]:
     """A tool as OpenAI's API has it."""
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": function}
+
+
+FRONTS = [
+    context(messages, tools=tools, answer=True)
+    for messages in ([said(SYSTEM, "system"), said(USER)], [said(USER)])
+    for tools in (TOOLS, ())
+]
+"""What precedes an answer: with and without a system message, with and without tools."""

@@ -6,11 +6,11 @@ presents tools and a system message at all, which markers end a turn.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -78,16 +78,11 @@ class TemplatePrompts:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
-        self._lock = threading.Lock()
-        self._manner: Manner | None = None
 
-    @property
+    @functools.cached_property
     def manner(self) -> Manner:
         """What the template understands, asked once. Raises FormatError where it cannot be rendered at all."""
-        with self._lock:
-            if self._manner is None:
-                self._manner = _manner_of(self._checkpoint)
-            return self._manner
+        return _manner_of(self._checkpoint)
 
     def write(
         self,
@@ -140,17 +135,10 @@ class TemplatePrompts:
 
 def _manner_of(checkpoint: Checkpoint) -> Manner:
     template = checkpoint.template
-    user, system = said(probes.USER), said(probes.SYSTEM, "system")
+    user = said(probes.USER)
     thought = {"reasoning_content": probes.THOUGHT, "reasoning": probes.THOUGHT, "thinking": probes.THOUGHT}
-    shown, with_system, and_tools, bare, thinking = template.render(
-        [
-            context([user], answer=True),
-            context([system, user], tools=(), answer=True),
-            context([system, user], answer=True),
-            context([user], tools=(), answer=True),
-            context([user, {**said(probes.CONTENT, "assistant"), **thought}, user, said(probes.CONTENT, "assistant")]),
-        ]
-    )
+    thoughtful = [user, {**said(probes.CONTENT, "assistant"), **thought}, user, said(probes.CONTENT, "assistant")]
+    and_tools, with_system, shown, bare, thinking = template.render([*probes.FRONTS, context(thoughtful)])
     found = turns.read(template)
     tools = shown is not None and all(name in shown for name in probes.NAMES)
     knows_system = any(text is not None and probes.SYSTEM in text for text in (with_system, and_tools))

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...parsing.text.grammar import Opener
-from .. import reading
 from ..syntax.json import Json
-from ..syntax.shape import Rendered, opener, reads
+from ..syntax.shape import ANY_JSON, Rendered, opener, reads
 from .layout import ARGUMENTS, NAME, Layout
 from .probes import PLAIN, as_call
 from .shapes import Syntax, is_special, unmistakable
@@ -38,6 +37,7 @@ _PIECE = re.compile(
 _PLACEHOLDER = re.compile(r"\{(\w{1,64}(?:\.\w{1,64}){0,4})\}")
 _MAX_OPENS = 8
 _READ_ANYWAY = {"unquoted_keys", "string_delims", "allow_non_json"}
+_OTHER_TRANSFORM = "a transform that takes more than name and arguments out of one object of the content"
 _QUOTES = (["'", "'"], ['"', '"'])
 
 
@@ -115,7 +115,7 @@ def _comes_back(calls: Json, openers: tuple[Opener, ...]) -> bool:
     for sample in PLAIN:
         call = as_call("look_up", sample)
         text = write([call])
-        if text is None or not reads((*openers, *reading.ANY_JSON), Rendered(text, (call,))):
+        if text is None or not reads((*openers, *ANY_JSON), Rendered(text, (call,))):
             return False
     return True
 
@@ -135,33 +135,27 @@ def _keys(field: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
     """The keys under which a transform finds a call's name and arguments, and those of the objects around both."""
     transform = field.get("transform")
     function = transform.get("function", transform) if isinstance(transform, Mapping) else transform
-    if function is None or function == "{content}":
-        return "name", "arguments", ()
-    if isinstance(function, str) and (path := _path(function)) is not None and path[0] == "content":
-        return "name", "arguments", path[1:]
-    if not isinstance(function, Mapping):
-        raise NotCompiled("a transform of another shape")
-    name, wanted = _path(function.get("name")), function.get("arguments")
-    if name is None:
-        raise NotCompiled("a transform of another shape: a name that is not what the model wrote")
-    if isinstance(wanted, Mapping):
-        raise NotCompiled("a transform of another shape: arguments that are put together")
-    arguments = _path(wanted)
-    if arguments is None:
-        raise NotCompiled("a transform of another shape: arguments that are not what the model wrote")
-    if not field.get("transform_each"):
-        if name[0] != "content" or arguments[0] != "content":
-            raise NotCompiled("a transform of another shape: name or arguments out of a pattern")
-        name, arguments = name[1:], arguments[1:]
-    if not name or not arguments or name[:-1] != arguments[:-1]:
-        raise NotCompiled("a transform of another shape: name and arguments stand in different places")
-    return name[-1], arguments[-1], name[:-1]
+    if function is None:
+        function = "{content}"
+    if isinstance(function, str):
+        name, arguments = (*_path(function), "name"), (*_path(function), "arguments")
+    elif isinstance(function, Mapping):
+        name, arguments = _path(function.get("name")), _path(function.get("arguments"))
+    else:
+        raise NotCompiled(_OTHER_TRANSFORM)
+    # In a list, the paths of an object begin in its entry.
+    begin = () if field.get("transform_each") and not isinstance(function, str) else ("content",)
+    if name[:-1] != arguments[:-1] or name[: len(begin)] != begin or len(name) == len(begin):
+        raise NotCompiled(_OTHER_TRANSFORM)
+    return name[-1], arguments[-1], name[len(begin) : -1]
 
 
-def _path(text: Any) -> tuple[str, ...] | None:
-    """The keys of a placeholder, `{content.a.b}`."""
+def _path(text: Any) -> tuple[str, ...]:
+    """The keys of a placeholder, `{content.a.b}`. Raises NotCompiled for anything else."""
     found = _PLACEHOLDER.fullmatch(text) if isinstance(text, str) else None
-    return None if found is None else tuple(found[1].split("."))
+    if found is None:
+        raise NotCompiled(_OTHER_TRANSFORM)
+    return tuple(found[1].split("."))
 
 
 def _anchor(field: Mapping[str, Any], kind: str) -> str:

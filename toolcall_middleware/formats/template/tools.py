@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from ...model import Tool
 from .. import markup
-from ..prompt.tools_json import definition, definition_indented, function, function_indented
+from ..prompt.tools import definition, definition_indented, function, function_indented
 from . import probes
 from .layout import common_end, common_start, tokens
-from .probes import TOOLS, context, said
+from .probes import TOOLS
 from .render import ChatTemplate
 from .turns import Turns
 
@@ -52,16 +52,8 @@ _SPELLINGS = (function, definition, function_indented, definition_indented)
 
 def read(template: ChatTemplate, turns: Turns, shown: str) -> ToolBlock:
     """The tools' part of a template; `OURS` where its words cannot be found. shown: how a call begins."""
-    system, user = said(probes.SYSTEM, "system"), said(probes.USER)
-    texts = template.render(
-        [
-            context([system, user], answer=True),
-            context([system, user], tools=(), answer=True),
-            context([user], answer=True),
-            context([user], tools=(), answer=True),
-        ]
-    )
-    for with_tools, without in ((texts[0], texts[1]), (texts[2], texts[3])):
+    texts = template.render(probes.FRONTS)
+    for with_tools, without in (texts[:2], texts[2:]):
         found = None if with_tools is None or without is None else _block(with_tools, without, turns, shown)
         if found is not None:
             return found
