@@ -17,26 +17,25 @@ from tests.helpers.fakes import Quirks, Refusal, TextBackend
 from toolcall_middleware import ToolCallMiddleware
 
 
-def test_one_line_at_the_start_tells_how_it_works(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"mode": "prompt", "format": "hermes"}, ["mode=prompt format=hermes paths=/chat/completions"]),
+        (
+            {"mode": "native", "upstream_url": "http://me:secret@up.example/v1"},
+            ["mode=native format=auto paths=/chat/completions upstream=http://***@up.example/v1"],
+        ),
+        ({"mode": "off"}, []),
+    ],
+    ids=["in an app", "before an upstream", "off"],
+)
+def test_one_line_at_the_start_tells_how_it_works(
+    settings: dict[str, str], told: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, "toolcall_middleware"):
-        ToolCallMiddleware(TextBackend([]), mode="prompt", format="hermes")
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 1
-    assert told[0].startswith(f"active: version={toolcall_middleware.__version__} ")
-    assert told[0].endswith(" mode=prompt format=hermes paths=/chat/completions")
-
-
-def test_the_line_names_the_upstream_that_it_is_for(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "toolcall_middleware"):
-        ToolCallMiddleware(TextBackend([]), upstream_url="http://me:secret@up.example/v1")
-    (told,) = (record.getMessage() for record in caplog.records)
-    assert told.endswith(" paths=/chat/completions upstream=http://***@up.example/v1")
-
-
-def test_one_that_is_off_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "toolcall_middleware"):
-        ToolCallMiddleware(TextBackend([]), mode="off")
-    assert not caplog.records
+        ToolCallMiddleware(TextBackend([]), **settings)  # type: ignore[arg-type]
+    version = toolcall_middleware.__version__
+    assert [record.getMessage() for record in caplog.records] == [f"active: version={version} {line}" for line in told]
 
 
 async def test_a_refusal_in_an_app_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -62,23 +62,40 @@ async def test_the_page_may_ask_nothing_of_anybody_else() -> None:
     assert headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize("path", ["/inspect/", "/inspect/wrong-token-here/", "/inspect/abcdefghijklmno/", "/inspect/x"])
-async def test_without_the_token_there_is_nothing(path: str) -> None:
-    assert (await get(inspector(), path)).body == b"the proxy"
+STRANGER: dict[str, Any] = {"client": ("192.0.2.1", 5)}
 
 
-async def test_a_stable_address_leads_this_machine_to_the_page() -> None:
-    answer = await get(inspector(), "/inspect")
+def named(host: bytes) -> dict[str, Any]:
+    return {"headers": [(b"host", host)]}
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        *((f"/inspect/{rest}", {}) for rest in ("", "wrong-token-here/", "abcdefghijklmno/", "x")),
+        *((path, STRANGER) for path in (PAGE, "/inspect")),
+        ("/inspect", named(b"evil.example")),
+        *((PAGE, named(host)) for host in (b"evil.example", b"evil.example:8080", b"127.0.0.1.evil.example", b"")),
+    ],
+)
+async def test_without_the_token_from_elsewhere_or_by_another_name_there_is_nothing(
+    path: str, asked: dict[str, Any]
+) -> None:
+    assert (await get(inspector(), path, **asked)).body == b"the proxy"
+    if path == "/inspect":
+        assert (await get(inspector(local_only=False), path, **asked)).body == b"the proxy"
+
+
+@pytest.mark.parametrize("host", [b"localhost:8080", b"[::1]:8080", b"[::1]", b"127.0.0.1"])
+async def test_this_machine_gets_in_and_others_where_they_may(host: bytes) -> None:
+    assert (await get(inspector(), PAGE, **named(host))).status == 200
+    assert (await get(inspector(local_only=False), PAGE, **STRANGER)).status == 200
+
+
+@pytest.mark.parametrize("path", ["/inspect", PAGE[:-1]])
+async def test_a_stable_address_and_one_without_its_slash_lead_to_the_page(path: str) -> None:
+    answer = await get(inspector(), path)
     assert (answer.status, answer.headers["location"]) == (307, PAGE)
-    for local_only in (True, False):
-        app = inspector(local_only=local_only)
-        assert (await get(app, "/inspect", client=("192.0.2.1", 5))).body == b"the proxy"
-        assert (await get(app, "/inspect", headers=[(b"host", b"evil.example")])).body == b"the proxy"
-
-
-async def test_only_this_machine_gets_in() -> None:
-    assert (await get(inspector(), PAGE, client=("192.0.2.1", 5))).body == b"the proxy"
-    assert (await get(inspector(local_only=False), PAGE, client=("192.0.2.1", 5))).status == 200
 
 
 @pytest.mark.parametrize("path", [PAGE, f"/{PAGE}api/exchanges", f"/v1{PAGE}", f"/%69nspect/{TOKEN}/"])
@@ -97,16 +114,6 @@ async def test_its_token_is_in_no_log(path: str, caplog: pytest.LogCaptureFixtur
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2
     assert all("inspect/TOKEN/" in line for line in lines)
-
-
-@pytest.mark.parametrize("host", [b"evil.example", b"evil.example:8080", b"127.0.0.1.evil.example", b""])
-async def test_a_name_that_was_made_to_lead_here_does_not_get_in(host: bytes) -> None:
-    assert (await get(inspector(), PAGE, headers=[(b"host", host)])).body == b"the proxy"
-
-
-@pytest.mark.parametrize("host", [b"localhost:8080", b"[::1]:8080", b"[::1]", b"127.0.0.1"])
-async def test_names_of_this_machine_do(host: bytes) -> None:
-    assert (await get(inspector(), PAGE, headers=[(b"host", host)])).status == 200
 
 
 @pytest.mark.parametrize("name", ["..%2fapp.py", "../app.py", "app.py", "%2e%2e/store.py", "page/", "x.html"])
@@ -186,18 +193,14 @@ async def test_what_is_new_is_told_as_it_comes() -> None:
     assert [[one["model"] for one in event["changed"]] for event in told] == [[], ["first"]]
 
 
-def test_the_oldest_go_when_there_are_too_many() -> None:
-    store = Store(max_exchanges=3)
+@pytest.mark.parametrize(
+    ("most", "size", "kept"), [({"max_exchanges": 3}, 10, [8, 9, 10]), ({"max_bytes": 5000}, 2000, [9, 10])]
+)
+def test_the_oldest_go_when_there_is_too_much(most: dict[str, int], size: int, kept: list[int]) -> None:
+    store = Store(**most)
     for _ in range(10):
-        store.add(trace())
-    assert list(store.entries) == [8, 9, 10]
-
-
-def test_the_oldest_go_when_there_are_too_many_bytes() -> None:
-    store = Store(max_bytes=5000)
-    for _ in range(10):
-        store.add(trace(2000))
-    assert list(store.entries) == [9, 10]
+        store.add(trace(size))
+    assert list(store.entries) == kept
 
 
 def test_one_that_was_dropped_while_it_ran_takes_no_room() -> None:
@@ -274,11 +277,6 @@ async def test_a_page_that_is_open_ends_with_the_process() -> None:
     store.close()
     await asyncio.wait_for(running, 2)
     assert client.complete
-
-
-async def test_the_address_without_its_slash_leads_to_the_page() -> None:
-    answer = await get(inspector(), PAGE[:-1])
-    assert (answer.status, answer.headers["location"]) == (307, PAGE)
 
 
 def exchange(messages: list[dict[str, Any]], answer: str = "") -> Trace:

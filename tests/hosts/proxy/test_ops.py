@@ -85,25 +85,23 @@ async def test_metrics_are_the_proxys_own_and_never_forwarded(proxy: Any, backen
     assert all(seen.path.endswith("/chat/completions") for seen in backend[0].seen)
 
 
-async def test_metrics_that_are_off_are_the_upstreams(proxy: Any) -> None:
-    assert (await get(proxy(), "/metrics")).status == 404
-
-
-async def test_metrics_lie_where_they_are_told(proxy: Any) -> None:
-    app = proxy(metrics="/internal/metrics")
-    assert (await get(app, "/internal/metrics")).status == 200
-    assert (await get(app, "/metrics")).status == 404
-
-
-async def test_metrics_want_a_key_unless_they_are_open(proxy: Any) -> None:
-    app = proxy(metrics="on", api_keys="right")
-    assert (await get(app, "/metrics")).status == 401
-    assert (await get(app, "/metrics", KEY)).status == 200
-    assert (await get(proxy(metrics="on", api_keys="right", metrics_open="true"), "/metrics")).status == 200
-
-
-async def test_metrics_are_only_read(proxy: Any) -> None:
-    assert (await get(proxy(metrics="on"), "/metrics", method="POST")).status == 405
+@pytest.mark.parametrize(
+    ("settings", "asked", "status"),
+    [
+        ({}, {"path": "/metrics"}, 404),  # off: it is the upstream's path
+        ({"metrics": "/internal/metrics"}, {"path": "/internal/metrics"}, 200),
+        ({"metrics": "/internal/metrics"}, {"path": "/metrics"}, 404),
+        ({"metrics": "on", "api_keys": "right"}, {"path": "/metrics"}, 401),
+        ({"metrics": "on", "api_keys": "right"}, {"path": "/metrics", "headers": [HOST, KEY]}, 200),
+        ({"metrics": "on", "api_keys": "right", "metrics_open": "true"}, {"path": "/metrics"}, 200),
+        ({"metrics": "on"}, {"path": "/metrics", "method": "POST"}, 405),
+    ],
+)
+async def test_where_the_metrics_are_and_who_reads_them(
+    proxy: Any, settings: dict[str, str], asked: dict[str, Any], status: int
+) -> None:
+    made = await Client(**{"method": "GET", "headers": [HOST], **asked}).run_with_others(proxy(**settings))
+    assert made.status == status
 
 
 async def test_an_app_can_mount_the_metrics() -> None:
@@ -141,27 +139,18 @@ def _requests(text: str) -> float:
 # -- health
 
 
-async def test_ready_is_who_has_an_upstream_that_answers(proxy: Any, backend: Any) -> None:
+async def test_ready_is_who_has_an_upstream_that_answers(
+    proxy: Any, backend: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     answer = await get(proxy(api_keys="right"), "/readyz")
     (name,) = answer.json["upstreams"]
     assert (answer.status, answer.json) == (200, {"status": "ready", "upstreams": {name: True}})
-
-
-async def test_unready_is_who_has_none(proxy: Any) -> None:
-    answer = await get(
-        proxy(upstream_url=f"http://127.0.0.1:{free_port('127.0.0.1')}/v1", upstream_retries="0"), "/readyz"
-    )
-    assert (answer.status, answer.json["status"]) == (503, "unready")
-    assert list(answer.json["upstreams"].values()) == [False]
-
-
-async def test_readiness_is_asked_once_in_some_seconds(
-    proxy: Any, backend: Any, caplog: pytest.LogCaptureFixture
-) -> None:
     app = proxy(upstream_url=f"http://127.0.0.1:{free_port('127.0.0.1')}/v1", upstream_retries="0")
     with caplog.at_level(logging.WARNING):
-        for _ in range(5):
-            await get(app, "/readyz")
+        for _ in range(5):  # its upstream is asked once in some seconds
+            answer = await get(app, "/readyz")
+            assert (answer.status, answer.json["status"]) == (503, "unready")
+            assert list(answer.json["upstreams"].values()) == [False]
     assert len([record for record in caplog.records if record.name == "toolcall_middleware.proxy"]) == 1
 
 

@@ -38,46 +38,44 @@ def guarded(*, key: bool = True, **settings: Any) -> Proxy:
     return Proxy(inner, Settings(**values), upstreams=lambda: [upstream])
 
 
-async def status(asked: Scope, *, key: bool = True, **settings: Any) -> int:
-    answer = await drive(guarded(key=key, **settings), asked)
-    return answer.status
-
-
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST.", "api.localhost:1"])
-async def test_this_machines_own_programs_and_pages_are_let_in(host: str) -> None:
-    assert await status(scope(host)) == 299
-    assert await status(scope(host, "http://localhost:3000")) == 299
-
-
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "", "127.0.0.1.evil.example", "localhost, x"])
-async def test_a_rebound_name_is_refused(host: str) -> None:
-    assert await status(scope(host)) == 403
-    assert await status(scope(host), allowed_hosts="api.example,*.inner.example") == 403
+LOCAL = ["localhost", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST.", "api.localhost:1"]
+REBOUND = ["evil.example", "evil.example:8080", "", "127.0.0.1.evil.example", "localhost, x"]
+FOREIGN = ["https://evil.example", "null", "http://localhost.evil.example", "file://", "http://["]
+LOOPBACK = ["127.0.0.1", "::1", "::ffff:127.0.0.1", "127.8.9.1"]
+HOSTS = {"allowed_hosts": "api.example,*.inner.example"}
+ELSEWHERE = ("10.0.0.1", 80)
 
 
 @pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "http://localhost.evil.example", "file://", "http://["]
+    ("asked", "settings", "expected"),
+    [
+        # This machine's own programs and pages.
+        *((scope(host), {}, 299) for host in LOCAL),
+        *((scope(host, "http://localhost:3000"), {}, 299) for host in LOCAL),
+        # A name that was made to lead here, on every address of loopback, and a page of another site.
+        *((scope(host), more, 403) for host in REBOUND for more in ({}, HOSTS)),
+        *((scope("evil.example", server=(server, 80)), {}, 403) for server in LOOPBACK),
+        *(
+            (scope(origin=page), more, 403)
+            for page in FOREIGN
+            for more in ({}, {"cors_origins": "https://app.example"})
+        ),
+        # Names that are allowed, on any address.
+        (scope("api.example:443"), HOSTS, 299),
+        (scope("a.inner.example", server=ELSEWHERE), HOSTS, 299),
+        (scope("other.example", server=ELSEWHERE), HOSTS, 403),
+        # A proxy without a key, or on another address.
+        (scope("any.example", "https://any.example"), {"key": False}, 299),
+        (scope("any.example", "https://any.example", server=ELSEWHERE), {}, 299),
+        # HTTP/1.0 needs no host.
+        ({**scope(), "http_version": "1.0", "headers": []}, {"key": False}, 299),
+        ({**scope(), "http_version": "1.0", "headers": []}, {}, 403),
+    ],
 )
-async def test_a_foreign_page_is_refused(origin: str) -> None:
-    assert await status(scope(origin=origin)) == 403
-    assert await status(scope(origin=origin), cors_origins="https://app.example") == 403
-
-
-@pytest.mark.parametrize("server", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "127.8.9.1"])
-async def test_every_address_of_loopback_is_guarded(server: str) -> None:
-    assert await status(scope("evil.example", server=(server, 80))) == 403
-
-
-async def test_names_that_are_allowed_are_let_in_on_any_address() -> None:
-    hosts = "api.example,*.inner.example"
-    assert await status(scope("api.example:443"), allowed_hosts=hosts) == 299
-    assert await status(scope("a.inner.example", server=("10.0.0.1", 80)), allowed_hosts=hosts) == 299
-    assert await status(scope("other.example", server=("10.0.0.1", 80)), allowed_hosts=hosts) == 403
-
-
-async def test_a_proxy_without_a_key_or_on_another_address_is_as_before() -> None:
-    assert await status(scope("any.example", "https://any.example"), key=False) == 299
-    assert await status(scope("any.example", "https://any.example", server=("10.0.0.1", 80))) == 299
+async def test_who_may_ask_a_proxy_on_loopback_that_holds_a_key(
+    asked: Scope, settings: dict[str, Any], expected: int
+) -> None:
+    assert (await drive(guarded(**settings), asked)).status == expected
 
 
 async def test_a_preflight_is_answered_here_and_answers_carry_cors() -> None:
@@ -141,8 +139,3 @@ async def test_a_request_has_one_host(hosts: list[bytes], path: str, monkeypatch
     monkeypatch.setenv("TOOLCALL_UPSTREAM_URL", "http://127.0.0.1:1/v1")
     asked = {**scope_of(path), "headers": [(b"host", host) for host in hosts]}
     assert (await drive(create_proxy(), asked)).status == 400
-
-
-async def test_http_1_0_needs_no_host() -> None:
-    assert await status({**scope(), "http_version": "1.0", "headers": []}, key=False) == 299
-    assert await status({**scope(), "http_version": "1.0", "headers": []}) == 403
