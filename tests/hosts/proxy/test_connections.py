@@ -106,28 +106,6 @@ async def test_silent_connections_make_room_for_others(protocol: Any) -> None:
         await server.shutdown()
 
 
-@pytest.mark.parametrize("held", [False, True], ids=["at once", "later"])
-async def test_a_head_and_what_follows_at_once_are_one_write_and_nothing_waits(held: bool, protocol: Any) -> None:
-    go_on = asyncio.Event()
-
-    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
-        if held:
-            await go_on.wait()
-        await send({"type": "http.response.body", "body": b"ab", "more_body": True})
-        await send({"type": "http.response.body", "body": b"cd", "more_body": False})
-
-    async with serving(http(app), http=protocol) as address:
-        reader, writer = await opened(address)
-        for _ in range(2):  # one connection, two answers
-            writer.write(REQUEST)
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
-            assert head.startswith(b"HTTP/1.1 200 OK\r\n")
-            go_on.set()
-            assert await asyncio.wait_for(reader.readexactly(4), PATIENCE) == b"abcd"
-        writer.close()
-
-
 def test_the_bound_leaves_files_for_the_upstreams() -> None:
     import resource
 

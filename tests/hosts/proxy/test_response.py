@@ -316,12 +316,6 @@ async def test_each_failure_has_its_code(error: httpx.TransportError, status: in
     assert "sk-echo" not in told["message"]
 
 
-async def test_an_upstream_that_stalls_is_a_504() -> None:
-    async with raw_upstream(says(stalls=True)) as address:
-        answer = await ask(forwarder(address, upstream_timeout=0.1), scope_of())
-    assert (answer.status, error_of(answer.body)["code"]) == (504, "upstream_timeout")
-
-
 @pytest.mark.parametrize(
     "garbage",
     [
