@@ -15,7 +15,7 @@ import toolcall_middleware
 from toolcall_middleware import errors
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.cli.launch.agents import AGENTS
-from toolcall_middleware.formats import models, registry
+from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.settings import OPTIONS, PROFILES, show
 
@@ -100,7 +100,7 @@ def formats() -> str:
 def models_page() -> str:
     """How `auto` asks each model, and how much of the format is tested."""
     globs: dict[str, list[str]] = {}
-    for glob, name in models.table():
+    for glob, name in registry.table():
         globs.setdefault(name, []).append(glob)
     rows = []
     for name in built_in():
@@ -128,7 +128,7 @@ def reasoning() -> str:
     """What each family reads again of its reasoning, and which templates open it, with the sources."""
     returned, opened, unopened = [], [], []
     for name in built_in():
-        found = models.thoughts_of_format(registry.get(name))
+        found = registry.thoughts_of_format(registry.get(name))
         if found.source:
             sample = found.written("…").replace("\n", " ").strip()
             returned.append((f"`{name}`", found.returned.value, f"`` {sample} ``", found.source))

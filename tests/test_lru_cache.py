@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from toolcall_middleware.formats import models
+from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.template import prompts
 from toolcall_middleware.json_schema.pointer import targets_of
 from toolcall_middleware.lru_cache import LRUCache, digest
@@ -46,7 +46,7 @@ def test_a_cache_may_be_bounded_by_size_alone() -> None:
 
 @pytest.mark.parametrize(
     "read",
-    [models.family, models.opened_reasoning, partial(admits, ("get_*",)), prompts._short],
+    [registry.family_of, registry.opened_reasoning, partial(admits, ("get_*",)), prompts._short],
     ids=["family", "thought", "allowlist", "call id"],
 )
 def test_what_is_kept_by_name_keeps_no_name_of_any_size(read: Callable[[str], object]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from .formats import models, registry
+from .formats import registry
 from .formats.base import ParserOptions
 from .model import ToolCall, ToolResult, ToolSet
 from .parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text
@@ -96,7 +96,7 @@ class CallReader:
             repair_names=True,
         )
         make = functools.partial(fmt.parser, offered, options)
-        tags = models.thoughts_of(fmt, model).tags
+        tags = registry.thoughts_of(fmt, model).tags
         self._parser = OpenedAnswer(make, tags, sure=True) if in_reasoning else make()
         self._tools = offered if coerce else None
         self._coercion: Coercion | None = None

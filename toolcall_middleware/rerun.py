@@ -16,7 +16,7 @@ from typing import Any
 from .errors import FormatError, ToolCallError
 from .exchange import Body, BrokenOff, Exchange, Fail, Failed, Forward, Head, Request, Send, State
 from .exchange import Event as Happened
-from .formats import models, registry
+from .formats import registry
 from .formats.base import ToolFormat
 from .model import ToolSet
 from .observe.recorder import Row
@@ -222,7 +222,7 @@ def _start_of(rows: Sequence[Row], model: str) -> str:
     asked = next((str(row.get("data", "")) for row in reversed(rows) if row["kind"] == "ask"), "")
     value = openai.read_value(asked.encode())
     prompt = value.get("prompt") if isinstance(value, dict) else None
-    tags = models.thoughts_of(registry.get("auto"), model).tags
+    tags = registry.thoughts_of(registry.get("auto"), model).tags
     return "open" if isinstance(prompt, str) and prompt.rstrip().endswith(tags.opening.strip()) else "closed"
 
 

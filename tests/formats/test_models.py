@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from toolcall_middleware.formats import markup, models, registry
+from toolcall_middleware.formats import markup, registry
 
 KNOWN = """
 Qwen/Qwen2.5-7B-Instruct hermes
@@ -156,21 +156,21 @@ openbmb/MiniCPM3-4B allenai/OLMo-2-1124-7B-Instruct NousResearch/Nous-Hermes-2-Y
 
 @pytest.mark.parametrize(("model", "name"), [line.rsplit(" ", 1) for line in KNOWN.strip().splitlines()])
 def test_the_name_tells_the_family(model: str, name: str) -> None:
-    assert models.family(model) == name
-    assert models.family(model.upper()) == name
+    assert registry.family_of(model) == name
+    assert registry.family_of(model.upper()) == name
 
 
 @pytest.mark.parametrize("model", [*UNKNOWN, "", "/", "--", "é" * 100])
 def test_an_unknown_name_tells_nothing(model: str) -> None:
-    assert models.family(model) is None
+    assert registry.family_of(model) is None
 
 
 def test_every_line_names_a_format_and_is_reached() -> None:
-    for glob, name in models.table():
+    for glob, name in registry.table():
         assert name in registry.names()
         sample = re.sub(r"\[(.)[^]]*\]", r"\1", glob).replace("*", "-x-")
-        assert models.family(f"org/{sample}-8b-instruct-awq") == name, glob
-        assert models.family(f"us.{sample}:latest") == name, glob
+        assert registry.family_of(f"org/{sample}-8b-instruct-awq") == name, glob
+        assert registry.family_of(f"us.{sample}:latest") == name, glob
 
 
 # Names that two lineages' globs match: what decides, and why.
@@ -191,7 +191,7 @@ BETWEEN = {
 
 @pytest.mark.parametrize(("model", "name"), BETWEEN.items())
 def test_a_rule_decides_between_two_lineages(model: str, name: str) -> None:
-    assert models.family(model) == name
+    assert registry.family_of(model) == name
 
 
 # Versions that no family names, and whose prompt they get: the newest one's before them.
@@ -217,9 +217,9 @@ NEWER = {
 def test_an_unknown_version_is_taken_for_the_newest_before_it_and_told(
     model: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    models._family.cache_clear()
-    assert models.family(model) == name
-    assert models.family(model) == name
+    registry._family_of.cache_clear()
+    assert registry.family_of(model) == name
+    assert registry.family_of(model) == name
     part = re.split("[/\\\\]", model)[-1].lower()
     assert [record.getMessage() for record in caplog.records] == [
         f"'{part}' is of a version that is not known: its prompt is written as for {name}."
@@ -237,15 +237,15 @@ glm-4.1v-9b-thinking deepseek-v2.5 deepseek-llm-67b hy-7b step-2-16k olmo-1b not
     "model", [*NOT_NEWER, *(model for model, _ in (line.rsplit(" ", 1) for line in KNOWN.strip().splitlines()))]
 )
 def test_no_other_number_is_a_newer_version(model: str, caplog: pytest.LogCaptureFixture) -> None:
-    models._family.cache_clear()
-    name = models.family(model)
+    registry._family_of.cache_clear()
+    name = registry.family_of(model)
     assert not caplog.records
     if model in NOT_NEWER:
         assert name in {None, "mistral_old"}  # by a name without a number
 
 
 def test_the_families_that_come_first_are_there() -> None:
-    for names in models._FIRST:
+    for names in registry._FIRST:
         assert any(family.name.startswith(names) for family in markup.families()), names
 
 
@@ -253,13 +253,13 @@ LOOSE = {"react", "action_json", "function_call", "tool_code", "tool_tags"}  # n
 
 
 def test_every_family_has_a_model() -> None:
-    assert {name for _, name in models.table()} == set(registry.names()) - {"auto", *LOOSE}
+    assert {name for _, name in registry.table()} == set(registry.names()) - {"auto", *LOOSE}
 
 
 @pytest.mark.slow
 def test_a_hostile_name_costs_no_time() -> None:
     start = time.process_time()
     for number in range(200):
-        models.family(f"{'-' * 200}{number}{'/llama3' * 20}")
-        models.family("functionary" * 100_000)
+        registry.family_of(f"{'-' * 200}{number}{'/llama3' * 20}")
+        registry.family_of("functionary" * 100_000)
     assert time.process_time() - start < 1.0

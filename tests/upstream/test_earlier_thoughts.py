@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.driven import Driven
-from toolcall_middleware.formats import models, registry
+from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.prompt.thoughts import Returned
 from toolcall_middleware.settings import Settings
 
@@ -99,7 +99,7 @@ def test_each_family_reads_again_what_it_wants(model: str, wanted: list[str], fi
 def test_it_stands_before_the_calls_in_the_familys_tags(name: str, written: str) -> None:
     contents = [message["content"] for message in sent(talk(), format=name) if message["role"] == "assistant"]
     assert contents[-1].startswith(written)
-    assert models.thoughts_of_format(registry.get(name)).returned is not Returned.NONE
+    assert registry.thoughts_of_format(registry.get(name)).returned is not Returned.NONE
 
 
 def test_it_stands_before_the_text() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.driven import Driven
 from tests.helpers.stream_rules import check_stream, check_whole, same_answer
-from toolcall_middleware.formats import markup, models
+from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.formats.prompt.thoughts import Returned
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.settings import Settings
@@ -114,7 +114,7 @@ def test_a_call_in_a_thought_that_the_prompt_opened_and_nothing_closes_is_one() 
 
 @pytest.mark.parametrize("family", [one for one in markup.families() if one.markup.reasoning], ids=lambda one: one.name)
 def test_open_reads_the_tags_of_the_family(family: Any) -> None:
-    tags = models.thoughts_of_format(family).tags
+    tags = registry.thoughts_of_format(family).tags
     assert tags.close in {"</think>", *(close for _, close in family.markup.reasoning)}
     call = family.render_calls([ToolCall("weather", CITY, "call_1")])
     answer = Talk(reasoning_start="open", format=family.name).ask(f"let me think{tags.close}{call}")
@@ -181,7 +181,7 @@ def test_a_guess_is_revised_where_no_tool_may_be_called() -> None:
     ],
 )
 def test_auto_knows_families_whose_template_opens_it(model: str, opens: bool) -> None:
-    assert (models.opened_reasoning(model) is not None) is opens
+    assert (registry.opened_reasoning(model) is not None) is opens
     if opens and "K3" not in model:
         answer = Talk(model).ask("I look.</think>Done.")
         assert (answer.reasoning, answer.content) == ("I look.", "Done.")
@@ -195,14 +195,14 @@ def test_kimi_k3s_thought_is_a_channel() -> None:
 def test_each_entry_of_the_table_has_a_source_and_matches_its_own_family() -> None:
     told = 0
     for family in markup.families():
-        found = models.thoughts_of_format(family)
+        found = registry.thoughts_of_format(family)
         assert bool(found.source) is (found.returned is not Returned.NONE), family.name
         others = [(glob, row[1]) for glob, row in found.other.items()]
         for glob, source in [*found.opened.items(), *found.unopened.items(), *others]:
             assert source
             sample = glob.replace("[-:]", "-").replace("[13-9]", "9b").replace("[5-9]", "5").replace("[3-9]", "3")
             sample = sample.replace("2[0-9]", "27b").replace("*", "4b-")
-            assert models.matches(f"org/{sample.upper()}-x", glob), glob
+            assert registry.matches(f"org/{sample.upper()}-x", glob), glob
             told += 1
     assert told > 8
 

@@ -64,7 +64,7 @@ class Family:
     about: str
     """One line for the list of formats."""
     models: Mapping[str, str] = field(default_factory=dict)
-    """Globs of the names of its own models, each with the source that says so (see models.py)."""
+    """Globs of the names of its own models, each with the source that says so (see registry.py)."""
     fine_tunes: Mapping[str, str] = field(default_factory=dict)
     """Globs of models whose names also hold the name of another family, which they are not of."""
     alike: Mapping[str, str] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from urllib.parse import quote
 import msgspec
 
 from ..errors import shown
-from ..formats import models, registry
+from ..formats import registry
 from ..formats.base import ToolFormat
 from ..formats.unparsed_calls import is_models_fault
 from ..lru_cache import LRUCache, digest
@@ -300,7 +300,7 @@ def proof_for(chat: ChatRequest, settings: Settings, memory: BackendMemory) -> P
     window = settings.tools_budget == "auto" and memory.recall(chat.model, WINDOW) is None
     by_prompt = settings.mode == "prompt" or (settings.mode == "auto" and known not in NATIVE)
     template = by_prompt and _may_show_template(settings) and memory.recall(chat.model, TEMPLATE) is None
-    template = template and models.family(chat.model) is None
+    template = template and registry.family_of(chat.model) is None
     wanted = support or window or template
     return PendingProof(chat.model, memory, support, window, template) if wanted else None
 
@@ -411,7 +411,7 @@ def _prompt_tokens(answer: Any) -> int | None:
 # format in the settings is not replaced, and with `usage=count` the backend's count is not requested.
 #
 # An answer begins in reasoning if the chat template opens it in the prompt: then it holds the closing tag without the
-# opening one. Names of models identify the families whose template does so (formats/models.py). For other models the
+# opening one. Names of models identify the families whose template does so (formats/registry.py). For other models the
 # first answer with such a closing tag shows it. What an answer shows, also that expected reasoning did not end, is
 # remembered for its client alone, since a client can make a model write `</think>`.
 
@@ -522,7 +522,7 @@ class ReasoningStart:
         """
         if constrained or self._start == "closed":
             return None
-        tags = models.thoughts_of(self._fmt, self._model).tags
+        tags = registry.thoughts_of(self._fmt, self._model).tags
         if self._start == "open":
             opened: OpenedReasoning | None = tags
         elif prompt is not None:
@@ -530,7 +530,7 @@ class ReasoningStart:
         elif self._switch is False:
             opened = None
         elif self._known is None:
-            opened = models.opened_reasoning(self._model)
+            opened = registry.opened_reasoning(self._model)
         else:
             opened = tags if self._known else None
         # A backend that could not parse an answer may have removed the reasoning from it.

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..formats.models import returned
 from ..formats.prompt.escaping import RepeatedResults, neutralise_names
 from ..formats.prompt.thoughts import Returned, Thoughts
+from ..formats.registry import returned
 from ..model import ToolCall, ToolResult
 from ..request.messages import calls_of
 from ..response.call_id_codec import read_id

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..formats.models import thoughts_of
 from ..formats.prompt import escaping
+from ..formats.registry import thoughts_of
 from ..json_schema.compact import compact_schema
 from ..lru_cache import LRUCache
 from ..model import ChoiceMode

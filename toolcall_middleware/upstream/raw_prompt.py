@@ -15,8 +15,8 @@ from ..apis.completions import completion_body
 from ..errors import FormatError, ToolCallError, refusal, shown
 from ..formats.base import ToolFormat
 from ..formats.family import Family
-from ..formats.models import thoughts_of
 from ..formats.prompt import escaping
+from ..formats.registry import thoughts_of
 from ..formats.template import sources
 from ..formats.template.layout import tokens
 from ..formats.template.prompts import TemplatePrompts, Written

@@ -12,7 +12,7 @@ from tests.helpers.fakes import TextBackend, write_calls
 from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli.faces.answers import read_answer
-from toolcall_middleware.formats import models, registry
+from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
 
 CALL = write_calls("hermes", ("lookup_code", {"city": "Paris"}))
@@ -102,7 +102,7 @@ WAYS = [("chat", {}), ("chat", {"reasoning_field": "reasoning_content"}), ("mess
 async def test_thinking_that_is_switched_off_on_the_server_empties_no_answer(
     face: str, settings: dict[str, Any], model: str, *, stream: bool
 ) -> None:
-    written = registry.get(models.family(model) or "")
+    written = registry.get(registry.family_of(model) or "")
     call = written.render_calls([ToolCall("lookup_code", '{"city": "Paris"}', "call_1")])
     for text, calls in (("Hello, how are you?", 0), (call, 1), (f"I will look.\n{call}", 1)):
         said = text.removesuffix(call).strip()

@@ -28,7 +28,7 @@ class Returned(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thoughts:
-    """The reasoning of one family. Globs of names are as in models.py, each with its source."""
+    """The reasoning of one family. Globs of names are as in registry.py, each with its source."""
 
     returned: Returned = Returned.NONE
     """What the family's template gives back by default."""
