@@ -11,7 +11,7 @@ from tests.exchange.test_modes import GOOD, post
 from tests.helpers.fakes import Quirks, TextBackend
 from tests.helpers.stream_rules import read_events
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.wire.sse import with_lf
+from toolcall_middleware.wire.sse import LineEnds, ServerEvent
 
 
 def bare_backend(text: str) -> Any:
@@ -63,5 +63,7 @@ async def test_events_leave_with_line_ends_of_one_kind(line_end: str, size: int)
 
 
 def test_the_lf_of_a_cr_is_no_line() -> None:
-    assert with_lf(b"\ndata: x\r\n\r", after_cr=True) == b"data: x\n\n"
-    assert with_lf(b"\ndata: x\n\n", after_cr=False) == b"\ndata: x\n\n"
+    for before, expected in ((b"data: a\n\r", b"data: x\n\n"), (b"data: a\n\n", b"\ndata: x\n\n")):
+        ends = LineEnds()
+        ends.of_one_kind(ServerEvent(before, b"a"))
+        assert ends.of_one_kind(ServerEvent(b"\ndata: x\r\n\r", b"x")).raw == expected

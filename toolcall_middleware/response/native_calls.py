@@ -43,7 +43,6 @@ class _Call:
     refused: bool = False
     unreadable: bool = False
     """It was refused because its arguments are not an object."""
-    ended: bool = False
     size: int = 0
     """Bytes of its arguments."""
     oversized: bool = False
@@ -281,7 +280,8 @@ class NativeCalls:
             if call.oversized:
                 break
             later = self._current + 1 < len(self._calls)
-            ends = (later and not isinstance(call.key, int)) or self._has_none(self._current)
+            # It will have no arguments where those of a later call have begun.
+            ends = (later and not isinstance(call.key, int)) or (call.reader is None and self._last_read > call.number)
             if not call.started:
                 if not (over or ends or call.waiting or call.empty or self._takes_any(call.name)):
                     break  # the name is held until the arguments show what they are
@@ -299,10 +299,6 @@ class NativeCalls:
                 break
             self._current += 1
         return events
-
-    def _has_none(self, number: int) -> bool:
-        """Whether a call will have no arguments, because those of a later call have begun."""
-        return self._calls[number].reader is None and self._last_read > number
 
     def _is_whole(self, name: str) -> bool:
         """Whether the name cannot grow into another tool's."""
@@ -366,9 +362,6 @@ class NativeCalls:
         call.waiting.clear()
 
     def _end(self, call: _Call, events: list[Event], *, complete: bool = True) -> None:
-        if call.ended:
-            return
-        call.ended = True
         repaired = False
         if call.refused:
             self._refuse(call, events)

@@ -38,13 +38,6 @@ def is_one_line(data: bytes) -> bool:
     )
 
 
-def with_lf(raw: bytes, *, after_cr: bool) -> bytes:
-    """The bytes of an event with line ends of one kind. after_cr: an LF at its start belongs to the CR before it."""
-    if after_cr and raw.startswith(b"\n"):
-        raw = raw[1:]
-    return _LINE_END.sub(b"\n", raw) if b"\r" in raw else raw
-
-
 def _end_of_lines(buffer: bytearray, begin: int) -> int:
     """The end of the first event from `begin` on; -1 where there is none."""
     found = _EVENT_END.search(buffer, begin)
@@ -81,21 +74,11 @@ class EventReader:
         Raises TooLargeError when an unfinished one exceeds the limit and none is complete.
         """
         buffer = self.buffer
-        if not buffer and is_one_line(data):
-            self._begun = True
-            return [ServerEvent(data, data[6:-2])]
-        # Anthropic's: the same with a name before.
-        if not buffer and data.startswith(b"event: ") and data.endswith(b"\n\n") and b"\r" not in data:
-            name, found_data, rest = data.partition(b"\ndata: ")
-            if found_data and b"\n" not in name and rest.find(b"\n") == len(rest) - 2:
-                self._begun = True
-                return [ServerEvent(data, rest[:-2], name[6:].strip().decode("utf-8", "replace"))]
-        # Several of the common kind, which came together.
-        if not buffer and data.startswith(b"data: ") and data.endswith(b"\n\n") and data.find(_CR) < 0:
-            lines = data[:-2].split(b"\n\n")
-            if data.count(b"\n") == 2 * len(lines) and all(line.startswith(b"data: ") for line in lines):
-                self._begun = True
-                return [ServerEvent(line + b"\n\n", line[6:]) for line in lines]
+        if not buffer and data.find(_CR) < 0:
+            *whole, rest = data.split(b"\n\n")
+            if len(whole) == 1 and not rest:  # nearly always: the event is the message itself
+                return self._kept(b"", [self._event(data)])
+            return self._kept(rest, [self._event(raw + b"\n\n") for raw in whole])
         buffer += data
         events: list[ServerEvent] = []
         begin = 0
@@ -108,8 +91,13 @@ class EventReader:
             begin = end
             end = ends(buffer, begin)
         del buffer[:begin]
-        self._searched = len(buffer)
-        if self._limit is not None and len(buffer) > self._limit and not events:
+        return self._kept(b"", events)
+
+    def _kept(self, rest: bytes, events: list[ServerEvent]) -> list[ServerEvent]:
+        """Keep the unfinished event, and return those before it."""
+        self.buffer += rest
+        self._searched = len(self.buffer)
+        if self._limit is not None and self._searched > self._limit and not events:
             raise TooLargeError
         return events
 
@@ -126,6 +114,9 @@ class EventReader:
         return [self._event(raw)] if raw else []
 
     def _event(self, raw: bytes) -> ServerEvent:
+        if is_one_line(raw):
+            self._begun = True
+            return ServerEvent(raw, raw[6:-2])
         # Not by a pattern: one search of a huge event would be half a second in which no thread runs.
         lines = (raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in raw else raw).split(b"\n")
         if not self._begun:
@@ -162,4 +153,5 @@ class LineEnds:
         after_cr, self._after_cr = self._after_cr, event.raw.endswith(b"\r")
         if not after_cr and b"\r" not in event.raw:
             return event
-        return ServerEvent(with_lf(event.raw, after_cr=after_cr), event.data, event.name)
+        raw = event.raw[1:] if after_cr and event.raw.startswith(b"\n") else event.raw
+        return ServerEvent(_LINE_END.sub(b"\n", raw), event.data, event.name)
