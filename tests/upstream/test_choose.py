@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from tests.helpers.fakes import Answer, TextBackend
-from tests.upstream.test_tool_budget import ARGUMENTS, body_of, both, each_face, events, received, said
+from tests.helpers.received import received
+from tests.upstream.test_tool_budget import ARGUMENTS, body_of, both, each_face, events, said
 from tests.upstream.test_tool_budget import send as send_with
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.errors import SettingsError
@@ -61,7 +62,7 @@ async def test_it_ends_with_the_text(stream: bool) -> None:
     backend = TextBackend([written(("respond", {"text": "Fine."}), ("get_weather", {"place": "Rome"}))])
     response = await send(backend, stream=stream)
     assert said("chat", response)[:2] == ("Fine.", [])
-    assert received("chat", response).finish_reason == "stop"
+    assert received("chat", response.content).finish_reason == "stop"
 
 
 @both
@@ -90,7 +91,7 @@ async def test_stop_strings_and_limits_end_the_text(stream: bool) -> None:
     assert said("chat", await send(backend, stream=stream, stop=["STOP"]))[0] == "one "
     cut = TextBackend([Answer(WORDS[:-20], finish_reason="length")])
     response = await send(cut, stream=stream)
-    assert received("chat", response).finish_reason == "length"
+    assert received("chat", response.content).finish_reason == "length"
     assert TEXT.startswith(said("chat", response)[0])
 
 

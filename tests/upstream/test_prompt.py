@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -251,19 +250,6 @@ def test_messages_that_no_client_should_send_still_make_a_body() -> None:
     assert complaint(msgspec.json.decode(body)) is None
     only_system = build_messages(request(SYSTEM, tool_choice="required"), FORMATS[0], AUTO)
     assert [m["role"] for m in only_system] == ["system", "user"]
-
-
-@every_format
-def test_a_second_turn_with_large_tools_costs_a_lookup(fmt: Any) -> None:
-    raw = (Path(__file__).parent.parent / "clients_data" / "cline-02.json").read_bytes()
-    build_body(read(raw), fmt, AUTO)
-    times = []
-    for _ in range(30):
-        chat = read(raw)
-        start = time.process_time()
-        build_body(chat, fmt, AUTO)
-        times.append(time.process_time() - start)
-    assert min(times) < 0.0005
 
 
 def test_an_evicted_block_is_rendered_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ from toolcall_middleware.formats import registry
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import DOUBTFUL_SECONDS, REMEMBERED_SECONDS, BackendMemory
 
+from ..response.streams import HEAD, chunk, stream
+
 MODEL = "Qwen/Qwen3-8B"
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 JSON = [(b"content-type", b"application/json")]
@@ -38,13 +40,8 @@ def answer(
 
 
 def streamed(*deltas: dict[str, Any], tokens: int = 30) -> bytes:
-    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-    choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
     usage = {"prompt_tokens": 100, "completion_tokens": tokens, "total_tokens": 100 + tokens}
-    events: list[dict[str, Any]] = [{**head, "choices": [choice]} for choice in choices]
-    events.append({**head, "choices": [], "usage": usage})
-    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
+    return stream(*map(chunk, deltas), chunk({}, "stop"), {**HEAD, "choices": [], "usage": usage})
 
 
 def format_of(body: bytes | None) -> str:

@@ -14,8 +14,8 @@ from starlette.responses import JSONResponse
 from tests.exchange.test_modes import NativeBackend
 from tests.exchange.test_rerun import exchanged, got, shown
 from tests.helpers.fakes import Answer, InTurn, TextBackend, write_calls
+from tests.helpers.received import received
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.cli.faces.answers import Received, read_answer
 from toolcall_middleware.formats.prompt.tools import signature
 from toolcall_middleware.model import Tool
 
@@ -65,19 +65,12 @@ def events(response: httpx.Response) -> list[dict[str, Any]]:
     return [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]
 
 
-def received(face: str, response: httpx.Response) -> Received:
-    """An answer as a client of the API reads it, whole or streamed, without a fault. Usage may be missing."""
-    assert response.status_code == 200, response.text
-    answer = read_answer(face, response.content)
-    assert not [fault for fault in answer.faults if fault.area != "usage"]
-    if face == "chat" and answer.streamed:
-        assert len({chunk["id"] for chunk in events(response)}) == 1
-    return answer
-
-
 def said(face: str, response: httpx.Response) -> tuple[str, list[tuple[str, Any]], dict[str, Any]]:
     """(text, calls, usage) of an answer."""
-    answer = received(face, response)
+    assert response.status_code == 200, response.text
+    answer = received(face, response.content)
+    if face == "chat" and answer.streamed:
+        assert len({chunk["id"] for chunk in events(response)}) == 1
     return answer.text, [(call.name, call.decoded()) for call in answer.calls], answer.usage or {}
 
 
@@ -140,7 +133,7 @@ async def test_what_is_thought_before_a_search_is_in_the_answer(face: str, strea
         backend = TextBackend([f"<think>One. </think>Let me see.\n{FOUND}", f"<think>Two.</think>{CALL}"])
         options["reasoning_field"] = "reasoning"
     response = await send(backend, body_of(face, stream=stream, **asked), face=face, **options)
-    assert received(face, response).reasoning == "One. Two."
+    assert received(face, response.content).reasoning == "One. Two."
     assert said(face, response)[:2] == ("Let me see.\n", [("get_weather", {"place": "Rome"})])
 
 
@@ -298,7 +291,7 @@ async def test_a_call_from_the_one_line_that_fits_needs_no_search(stream: bool) 
 async def test_a_search_that_the_token_limit_cuts_is_none(stream: bool) -> None:
     backend = TextBackend([Answer(FOUND[:70], finish_reason="length")])
     response = await send(backend, body_of("chat", stream=stream))
-    assert received("chat", response).finish_reason == "length"
+    assert received("chat", response.content).finish_reason == "length"
     assert len(backend.seen) == 1
 
 

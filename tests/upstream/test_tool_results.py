@@ -78,16 +78,6 @@ def test_a_backend_with_tools_gets_text_and_no_more_than_the_limit() -> None:
     assert messages[3]["content"] == "1\n" * 50
 
 
-@pytest.mark.parametrize("limit", range(1, 12))
-def test_a_cut_never_splits_a_character(limit: int) -> None:
-    made = for_backend([HELLO, ASKED, result("call_a", "ä€😀" * 4)], limit, own_ids=False)
-    assert made is not None
-    kept, _, notice = made[2]["content"].partition("[")
-    assert "ä€😀".startswith(kept.strip()) or kept.startswith("ä€😀")
-    assert len(kept.strip().encode()) <= limit
-    assert notice.endswith("bytes of this result were cut off here]")
-
-
 def test_what_is_fine_stays_the_clients() -> None:
     parts = [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "u"}}]
     assert for_backend([HELLO, ASKED, result("call_a", parts), result("call_b", "x")], 100, own_ids=True) is None

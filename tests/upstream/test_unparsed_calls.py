@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.helpers.engines import PROSE, Answered, Engine, ask
+from tests.helpers.received import received
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 
@@ -77,15 +79,8 @@ def body(*, stream: bool = False, **more: Any) -> dict[str, Any]:
 
 
 def calls_of(answer: Answered) -> list[tuple[str, str]]:
-    """The calls of an answer, streamed or whole."""
-    if answer.body.startswith(b"{"):
-        message = json.loads(answer.body)["choices"][0]["message"]
-        return [(call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or ()]
-    events = [json.loads(line[6:]) for line in answer.body.split(b"\n") if line.startswith(b"data: {")]
-    choices = [choice for event in events for choice in event["choices"]]
-    deltas = [call for choice in choices for call in choice["delta"].get("tool_calls") or ()]
-    name = "".join(call["function"].get("name", "") for call in deltas)
-    return [(name, "".join(call["function"]["arguments"] for call in deltas))] if deltas else []
+    assert answer.status == 200
+    return [(call.name, call.arguments) for call in received("chat", answer.body).calls]
 
 
 @pytest.mark.parametrize("mode", ["native", "auto"])
@@ -143,12 +138,6 @@ def test_a_call_from_an_error_is_judged_as_any_other() -> None:
     assert "city" in again.bodies[1]["messages"][-1]["content"]
 
 
-def said(answer: Answered, field: str) -> str:
-    """A field of a stream's deltas."""
-    events = [json.loads(line[6:]) for line in answer.body.split(b"\n") if line.startswith(b"data: {")]
-    return "".join(event["choices"][0]["delta"].get(field) or "" for event in events if event.get("choices"))
-
-
 @pytest.mark.parametrize("text", [TAGS, f"<think>It is far.</think>\n\n{TAGS}", f"I will go.\n{TAGS}\n"])
 @pytest.mark.parametrize(
     "before",
@@ -162,12 +151,10 @@ def test_what_came_before_the_error_is_not_said_twice(text: str, before: list[di
     host = Host(text, "event", llama_cpp=True, before=before)
     answer = ask(host, BackendMemory(), body(stream=True, stream_options={"include_usage": True}), mode="auto")
     assert calls_of(answer) == [("go", '{"city": "Paris", "days": 2}')]
-    for field in ("reasoning_content", "content"):
-        assert said(answer, field).strip() == "".join(delta.get(field) or "" for delta in before).strip()
-    events = [json.loads(line[6:]) for line in answer.body.split(b"\n") if line.startswith(b"data: {")]
-    assert {event["id"] for event in events} == {"chatcmpl-1"}
-    assert [event["choices"][0].get("finish_reason") for event in events if event["choices"]][-1] == "tool_calls"
-    assert answer.body.endswith(b"data: [DONE]\n\n")
+    read = received("chat", answer.body)
+    for field, got in (("reasoning_content", read.reasoning), ("content", read.text)):
+        assert got.strip() == "".join(delta.get(field) or "" for delta in before).strip()
+    assert set(re.findall(rb'"id":"(chatcmpl[^"]*)"', answer.body)) == {b"chatcmpl-1"}
     assert answer.body.count(b'"role"') == 1
 
 
@@ -193,7 +180,7 @@ def test_a_channel_behind_the_prompts_last_words_is_the_answers(stream: bool) ->
     text = f"<|start|>assistant<|channel|>analysis<|message|>Far.<|end|><|start|>assistant<|channel|>{call}"
     answer = ask(Host(text, llama_cpp=True), BackendMemory(), body(stream=stream), mode="native")
     assert calls_of(answer) == [("go", '{"city": "Paris", "days": 2}')]
-    assert said(answer, "content") == ""
+    assert received("chat", answer.body).text == ""
     assert b"analysis" not in answer.body
 
 
@@ -202,16 +189,10 @@ def test_a_channel_behind_the_prompts_last_words_is_the_answers(stream: bool) ->
 def test_a_call_that_has_begun_goes_on(text: str, begun: str) -> None:
     host = Host(text, "event", llama_cpp=True, before=[first("go", begun)])
     answer = ask(host, BackendMemory(), body(stream=True), mode="native")
-    events = [json.loads(line[6:]) for line in answer.body.split(b"\n") if line.startswith(b"data: {")]
-    entries = [call for event in events for call in event["choices"][0]["delta"].get("tool_calls") or ()]
-    calls: dict[int, list[str]] = {}
-    for entry in entries:
-        calls.setdefault(entry["index"], []).append(entry["function"]["arguments"])
+    read = received("chat", answer.body)
     expected = [{"city": city, "days": 2} for city in ("Paris", "Rome")[: text.count("<tool_call>")]]
-    assert [json.loads("".join(calls[index])) for index in sorted(calls)] == expected
-    assert [entry["function"]["name"] for entry in entries if "name" in entry["function"]] == ["go"] * len(expected)
-    assert said(answer, "content") == ""
-    assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    assert [(call.name, call.decoded()) for call in read.calls] == [("go", one) for one in expected]
+    assert (read.text, read.finish_reason) == ("", "tool_calls")
 
 
 @pytest.mark.parametrize(("name", "begun"), [("go", '{"city":"Rome'), ("other", '{"city":"Par')])
