@@ -49,6 +49,7 @@ GRAMMAR = Grammar(
     ),
     reasoning=(("<think>", "</think>"), ("[THINK]", "[/THINK]")),
     stops=("<tool_response>", "[INST]"),
+    closers=("</function>",),
 )
 NAMES = frozenset({"f", "g", "get_weather"})
 F = '{"name": "f", "arguments": {"x": 1}}'
@@ -406,8 +407,15 @@ def test_tags_of_reasoning_are_told_from_thought() -> None:
         (f"<think>a {FENCED} b</think>c", "a  b", "c", 1),
         (f"<think>{FENCED[:-4]}</think>c", "", "c", 1),
         (f"<think>{FENCED[:-4]}\nb</think>c", "\nb", "c", 1),
-        (f"<think>{FENCED[:-4]}\n</think>c", "", "c", 1),
+        (f"<think>{FENCED[:-4]}\n</think>c", "\n", "c", 1),
         (f"<think>{FENCED}\n</think>c", "\n", "c", 1),
+        (f"<think>\n</think>{CALL}", "\n", "", 1),
+        # White space before a closing tag that belongs to no call goes with that tag.
+        (f"<think>a{CALL}\n\n</function>b</think>c", "ab", "c", 1),
+        (f"<think>{CALL}\n</function>\n</think>c", "\n", "c", 1),
+        (f"<think>a{FENCED}\n</function> b</think>c", "a b", "c", 1),
+        (f"<think>a{CALL}\n{CALL} b", "a b", "", 2),
+        (f"<think>a{CALL}\n", "a\n", "", 1),
         ("<think>a\n```json\n{}\n</think>c", "a\n```json\n{}\n", "c", 0),
         (
             '<think>```json\n{"tool_calls": [{"name": "h"}]}\n</think>c',

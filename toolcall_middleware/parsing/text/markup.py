@@ -73,7 +73,6 @@ class Markup:
         if out.at_start and out.gap:
             # White space before markup that opens the answer goes where the markup goes.
             gap = out.take_gap()
-            out.close_gap()
             sink.held.insert(0, gap)
             lead = len(gap)
         self.body = CursorReader(cursor, opener.body(cursor))

@@ -58,22 +58,13 @@ class Output:
     def emit(self, text: str) -> None:
         """Emit text, as reasoning where reasoning is open."""
         self.recent.append(text[-TAIL:])
-        if self.reasoning is not None:
-            if self.gap:  # white space after a call in a fence
-                text = self.take_gap() + text
-            self.in_gap = self.in_gap and text.isspace()
-            self.events.append(Reasoning(text))
-            return
         if self.in_gap:
             if text.isspace():
                 self.hold_gap(text)
                 return
-            if self.gap:
-                text = self.take_gap() + text
-            self._gap_size = 0
-            self.in_gap = False
-            self.at_start = False
-        self.events.append(Text(text))
+            text = self.take_gap() + text
+            self.in_gap = self.at_start = False
+        self._append(text)
 
     def emit_reasoning(self, text: str) -> None:
         """Emit reasoning, whatever is held back."""
@@ -85,41 +76,43 @@ class Output:
         self.gap.append(text)
         self._gap_size += len(text)
         if self._gap_size > _MAX_GAP:
-            self.events.append(Text("".join(self.gap)))
-            self.gap = []
+            self.emit_gap()
 
     def take_gap(self) -> str:
         """Return the white space held back, and clear it."""
         text = "".join(self.gap)
-        if text:
-            self.gap = []
+        self.gap, self._gap_size = [], 0
         return text
 
-    def close_gap(self) -> None:
-        """The gap is decided: count the next one from zero."""
-        self._gap_size = 0
+    def emit_gap(self) -> None:
+        """Emit the white space held back."""
+        if self.gap:
+            self._append("".join(self.gap))
+            self.gap = []
+
+    def _append(self, text: str) -> None:
+        self.events.append(Text(text) if self.reasoning is None else Reasoning(text))
 
     def call_began(self) -> str:
         """A call is emitted: no text precedes what follows. Returns the white space before the call."""
         self.recent.clear()
-        gap = self.take_gap()
-        self._gap_size = 0
         self.in_gap = True
         self.at_start = False
-        return gap
+        return self.take_gap()
 
     def open_reasoning(self, opening: str, close: str) -> None:
         """Emit the tag `opening`. The text after it is reasoning, up to `close`."""
         self.reasoning = close
-        self.at_start = False  # what only opens an answer does not open in reasoning
+        # What only opens an answer does not open in reasoning, and no call precedes the text there.
+        self.at_start = self.in_gap = False
         if self.gap:
             self.events.append(Reasoning(self.take_gap(), markup=True))
         self.events.append(Reasoning(opening, markup=True))
 
     def end_reasoning(self, close: str) -> None:
         """Emit the tag `close`. The answer starts again after it."""
+        self.emit_gap()
         self.reasoning = None
-        self.gap = []  # white space after a call in the reasoning
         self.events.append(Reasoning(close, markup=True))
         self.restart()
 

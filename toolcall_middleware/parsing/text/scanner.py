@@ -128,8 +128,8 @@ class Scanner:
         while markup.body is not None:
             self._scan(self._behind_markup(markup.finish()), last=True)
         sink.report_end()
-        if out.gap and (sink.keep_raw or not sink.calls):
-            events.append(Text("".join(out.gap)))
+        if sink.keep_raw or not sink.calls or out.reasoning is not None:
+            out.emit_gap()
         out.gap = []
         sink.flow = None  # no text follows, and a cycle would keep its reader
         return events
