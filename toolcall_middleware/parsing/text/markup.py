@@ -6,7 +6,6 @@ Possible markup is held in the sink until its reader decides what it is; then it
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from ..cursor import Cursor, CursorReader
 from ..sink import Mode, Sink
@@ -21,21 +20,6 @@ _HALF_CLOSE = re.compile(
     r"(?:<[^\s<>=(){}\[\]\"']{0,48})?\Z"
 )
 _HALF_TOKEN = re.compile(r"[ \t\r\n]*<(?:[/|｜][^\s<>=(){}\[\]\"']{0,48})?\Z")
-
-
-class Closed(NamedTuple):
-    """What remains when a reader is done."""
-
-    again: str
-    """Text that the reader has taken and that must be read again."""
-    committed: bool
-    """Whether there was a call, or certain markup."""
-    fence: Fence | None
-    """The code fence around it."""
-    line_blank: bool
-    """Whether the text after it begins a line."""
-    header: bool = False
-    """Whether it is the header of the text after it."""
 
 
 class Markup:
@@ -102,8 +86,8 @@ class Markup:
         body = self.body
         return body is not None and (body.done or body.failed)
 
-    def end(self, s: str, i: int, *, last: bool) -> tuple[int, Closed]:
-        """Close the reader, which is done at `s[i]`. Returns the index to go on from, and what remains."""
+    def end(self, s: str, i: int, *, last: bool) -> tuple[int, str]:
+        """Close the reader, which is done at `s[i]`. Returns the index to go on from, and the text to read again."""
         body, sink = self.body, self._sink
         assert body is not None  # noqa: S101 - checked by the caller
         n = len(s)
@@ -118,8 +102,8 @@ class Markup:
             i += 1
         return i, self._close(failed=failed)
 
-    def finish(self) -> Closed:
-        """End the reader at the end of the text. Returns what remains."""
+    def finish(self) -> str:
+        """End the reader at the end of the text. Returns the text to read again."""
         body, sink = self.body, self._sink
         assert body is not None  # noqa: S101 - checked by the caller
         body.finish(cut=self.cut)
@@ -156,7 +140,8 @@ class Markup:
             sink.held = []
         return alone
 
-    def _close(self, *, failed: bool) -> Closed:
+    def _close(self, *, failed: bool) -> str:
+        """Drop or emit what is held. Returns the text that the reader has taken and that must be read again."""
         sink, out = self._sink, self._out
         held = "".join(sink.held)
         sink.held = []
@@ -170,24 +155,24 @@ class Markup:
         self.body = None
         if committed:
             out.in_gap = True
-            if sink.says_more:
+            out.fence_tail = fence
+            header, sink.says_more = sink.says_more, False
+            out.begin_line(blank=header, header=header)
+            if header:
                 # No call without a marker opens directly after a header: the text is meant for the user.
-                sink.says_more = out.at_start = False
+                out.at_start = False
                 out.recent.append(">")
-                return Closed("", committed, fence, line_blank=True, header=True)
             # The text after the last call is markup, unless the reader failed: then it is read as text.
-            return Closed(held if failed else "", committed, fence, line_blank=False)
-        if not failed:
-            if held:
-                out.emit(held)
-            return Closed("", committed, fence, line_blank=False)
-        if opening:
-            out.emit(held[:opening])
-        rest = held[opening:]
+            return held if failed and not header else ""
+        refused = held[:opening] if failed else held
+        rest = held[len(refused) :]
+        if refused or opening:
+            out.emit(refused)
         self.budget -= len(rest)
-        if self.budget < 0:
+        if self.budget < 0 and rest:
             # Millions of markers, each held up to the next: none of it is read twice.
-            if rest:
-                out.emit(rest)
+            out.emit(rest)
             rest = ""
-        return Closed(rest, committed, fence, line_blank=held[:opening].endswith("\n"))
+        out.begin_line(blank=failed and refused.endswith("\n"))
+        out.stay_in(fence)
+        return rest

@@ -21,7 +21,7 @@ from ..patterns import SPACE
 from ..sink import DEFAULTS, ReaderOptions, Sink
 from .grammar import Grammar, Where, compile_grammar
 from .markdown_code import Code
-from .markup import Closed, Markup
+from .markup import Markup
 from .output import TAIL, Output
 from .reasoning import ReasoningSpan
 
@@ -126,7 +126,7 @@ class Scanner:
             out.restart()
             self._scan(late, last=True)
         while markup.body is not None:
-            self._scan(self._behind_markup(markup.finish()), last=True)
+            self._scan(markup.finish(), last=True)
         sink.report_end()
         if sink.keep_raw or not sink.calls or out.reasoning is not None:
             out.emit_gap()
@@ -149,12 +149,11 @@ class Scanner:
                     elif i < len(s):
                         sink.consumed(s[i:])
                     return
-                i, closed = markup.end(s, i, last=last)
+                i, again = markup.end(s, i, last=last)
                 if (marker := self._sink.stopped_at) is not None:
                     out.events.append(Stop(marker))
                     self.stopped = True
                     return
-                again = self._behind_markup(closed)
                 if s.endswith(again, 0, i):
                     i -= len(again)  # without a copy: a text may hold millions of failed calls
                 else:
@@ -171,16 +170,6 @@ class Scanner:
                 i = self._text(s, i, last=last)
             if out.carry:
                 return
-
-    def _behind_markup(self, closed: Closed) -> str:
-        """Go on after markup. Returns the text that must be read again."""
-        out = self._out
-        out.begin_line(blank=closed.line_blank, header=closed.header)
-        if closed.committed:
-            out.fence_tail = closed.fence
-        else:
-            out.stay_in(closed.fence)
-        return closed.again
 
     def _note_passed(self) -> None:
         """Note the lines of the texts that were emitted without a scan, as `Output.emit_prose` does."""
