@@ -180,13 +180,26 @@ class Cursor:
                 return self.s[self.i]
             yield from self.more()
 
-    def take(self, markers: tuple[str, ...], k: int) -> bool:
-        """Go past the first of `markers` that is at `k`. Returns whether one is."""
+    def ahead(self, limit: int = MAX_GAP, *, needed: bool = False) -> Steps[int]:
+        """Where the next character is that is not white space; -1 where none is within `limit` characters.
+
+        needed: the text cannot end here.
+        """
+        while True:
+            k = self.behind_space(limit + 1)
+            if k - self.i > limit or (k == len(self.s) and self.last and not needed):
+                return -1
+            if k < len(self.s):
+                return k
+            yield from self.more()
+
+    def take(self, markers: tuple[str, ...], k: int) -> str:
+        """Go past the first of `markers` that is at `k`, and return it; empty where none is."""
         for marker in markers:
             if self.s.startswith(marker, k):
                 self.i = k + len(marker)
-                return True
-        return False
+                return marker
+        return ""
 
     def begins(self, markers: tuple[str, ...], k: int) -> bool:
         """Whether the text ends in the middle of one of `markers`, which begins at `k`."""
@@ -195,6 +208,27 @@ class Cursor:
             return False
         rest = s[k:]
         return any(len(marker) > len(rest) and marker.startswith(rest) for marker in markers)
+
+    def decided(self, markers: tuple[str, ...], limit: int | None = MAX_GAP) -> Steps[int]:
+        """The index after the white space, once the text there is no longer the beginning of one of `markers`."""
+        while True:
+            k = self.behind_space(limit)
+            if self.last or self.s.startswith(markers, k) or not self.begins(markers, k):
+                return k
+            yield from self.more()
+
+    def marker(self, markers: tuple[str, ...], limit: int | None = MAX_GAP) -> Steps[str]:
+        """Go past the first of `markers` that follows white space, and return it; empty where none does."""
+        return self.take(markers, (yield from self.decided(markers, limit)))
+
+    def match(self, whole: re.Pattern[str], part: re.Pattern[str], limit: int = 0) -> Steps[re.Match[str] | None]:
+        """The match of `whole` after at most `limit` characters of white space. `part` matches what may become one."""
+        while True:
+            k = self.behind_space(limit)
+            m = whole.match(self.s, k)
+            if m is not None or self.last or not part.match(self.s, k):
+                return m
+            yield from self.more()
 
     def upto_half(self, markers: tuple[str, ...]) -> str:
         """Take the text up to where one of `markers` may begin; all of it where no more text follows."""
@@ -211,6 +245,14 @@ class Cursor:
         s, i = self.s, self.i
         end = None if limit is None else i + limit
         return min([k for marker in markers if (k := s.find(marker, i, end)) >= 0], default=-1)
+
+    def through(self, markers: tuple[str, ...], say: Callable[[str], object]) -> Steps[None]:
+        """Pass the text before the first of `markers` to `say`, as it arrives."""
+        while (k := self.nearest(markers)) < 0:
+            say(self.upto_half(markers))
+            yield from self.more()
+        say(self.s[self.i : k])
+        self.i = k
 
     def upto(self, marker: str, most: int) -> Steps[str]:
         """Go past `marker` and return the text before it. Raises NotACall where it is not within `most` characters."""
@@ -245,8 +287,8 @@ class Cursor:
             after = _after_comments(s, k, every, last=self.last) if s[k : k + 1] in ("/", "#") else k
             if after is not None:
                 k = max(k, after)
-                if self.take(markers, k):
-                    return next(marker for marker in markers if s.startswith(marker, k))
+                if marker := self.take(markers, k):
+                    return marker
                 half = k < self.i + MAX_GAP and self.begins(every, k)
                 if not half or self.last:
                     self.i = len(s) if half else k if s.startswith(around, k) else self.i
@@ -267,12 +309,11 @@ class Cursor:
         self.sink.start(name, call_id)
         self._decide()
 
-    def call(self, name: str, call_id: str | None, arguments: CopiedArguments) -> Steps[None]:
-        """Read a call from its arguments on. The name is held until they begin as an object does.
+    def call(self, name: str, call_id: str | None, arguments: CopiedArguments, text: str = "") -> Steps[None]:
+        """Read a call from its arguments on, of which `text` was read. The name is held until they begin as an object.
 
         Raises NotACall where they are something else, unless the tool takes any.
         """
-        text = ""
         if not self.sink.takes_any(name):
             try:
                 while not (text or arguments.done):
@@ -433,13 +474,9 @@ def read_thought(c: Cursor, close: str, before: str = "") -> Steps[None]:
     ends = (close, before) if before else (close,)
     yield from c.some()
     c.i += c.s[c.i] == "\n"
-    while (k := c.nearest(ends)) < 0:
-        c.sink.emit_reasoning(c.upto_half(ends))
-        yield from c.more()
-    c.sink.emit_reasoning(c.s[c.i : k])
+    yield from c.through(ends, c.sink.emit_reasoning)
     c.sink.end_reasoning()
-    c.i = k
-    c.take((close,), k)
+    c.take((close,), c.i)
 
 
 def read_last_line(cursor: Cursor, make: Make, ends: tuple[str, ...]) -> Steps[None]:

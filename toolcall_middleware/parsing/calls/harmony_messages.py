@@ -156,16 +156,11 @@ class _Message:
     def _has_calls(self) -> Steps[bool]:
         """Whether a message that is addressed to no tool begins with calls."""
         cursor = self._cursor
-        while True:
-            yield from self._cursor.some()
-            j = cursor.behind_space()
-            rest = cursor.s[j : j + len(self._tags)]
-            if rest == self._tags:
-                cursor.i = j
-                return True
-            if not self._tags.startswith(rest) or cursor.last:
-                return False
-            yield from cursor.more()
+        j = yield from cursor.decided((self._tags,), None)
+        found = cursor.s.startswith(self._tags, j)
+        if found:
+            cursor.i = j
+        return found
 
     def _space(self) -> Steps[None]:
         """Skip the space that the tokenizer puts after the header."""
@@ -475,15 +470,11 @@ def _words_header(c: Cursor, *, strict: bool) -> Steps[tuple[str, str]]:
 
 def _says_json(c: Cursor) -> Steps[bool]:
     """Whether the header of a commentary says that its text is JSON."""
-    while True:
-        yield from c.some()
-        m = _JSON.match(c.s, c.i)
-        if m is not None:
-            c.i = m.end()
-            return True
-        if c.last or not _JSON_PART.match(c.s, c.i):
-            return False
-        yield from c.more()
+    yield from c.some()
+    m = yield from c.match(_JSON, _JSON_PART)
+    if m is not None:
+        c.i = m.end()
+    return m is not None
 
 
 def _no_header(c: Cursor) -> int:

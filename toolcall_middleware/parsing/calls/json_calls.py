@@ -105,24 +105,13 @@ def read_json(c: Cursor, syntax: JsonCallSyntax) -> Steps[None]:
         yield from _tail(c, syntax.close)
 
 
-def _next(c: Cursor) -> Steps[int]:
-    """Where the next character is that is not white space; -1 if none is near."""
-    while True:
-        j = c.behind_space()
-        if j - c.i > MAX_GAP or (j == len(c.s) and c.last):
-            return -1
-        if j < len(c.s):
-            return j
-        yield from c.more()
-
-
 def _before_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> Steps[tuple[str, bool]]:
     """Go to a call's brace, or to the bracket that ends the list: (that character, whether calls are in a list).
 
     The character is empty where only white space remains.
     """
     while True:
-        if (j := (yield from _next(c))) < 0:
+        if (j := (yield from c.ahead())) < 0:
             if c.behind_space() < len(c.s) or not c.sink.committed:
                 raise NotACall
             c.i = len(c.s)
@@ -151,7 +140,7 @@ def _behind_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> Steps[s
     The cursor stays before any other character: a tail follows. Empty where the calls are over.
     """
     while True:
-        if (j := (yield from _next(c))) < 0:
+        if (j := (yield from c.ahead())) < 0:
             return ""
         char = c.s[j]
         if char == "{" or (in_list and char == "]"):
@@ -211,7 +200,7 @@ def _tail(c: Cursor, close: tuple[str, ...]) -> Steps[None]:
     if close:
         yield from c.closer(close)
         return
-    while (j := (yield from _next(c))) >= 0 and c.s[j] == "}":
+    while (j := (yield from c.ahead())) >= 0 and c.s[j] == "}":
         c.i = j + 1
 
 

@@ -18,6 +18,7 @@ _ANOTHER = re.compile(rf"\[[ \t\r\n]{{0,64}}({_NAME.pattern})[ \t\r\n]{{0,64}}\(
 _ANOTHER_PART = re.compile(rf"\[[ \t\r\n]{{0,64}}(?:\d{{1,8}}|{_NAME.pattern}[ \t\r\n]{{0,64}})?\Z")
 _METHOD = ".call"  # `f.call(x=1)`: Llama 3.1's way to call what it was trained on
 _MAX_HOLD = 512
+_MAX_GAP = _MAX_HOLD - 1
 _MAX_ECHO = 2048
 
 
@@ -55,7 +56,7 @@ def read_python(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
         )
         another: bool | None = True
         while another:
-            wrapped = bool(syntax.wrapper) and (yield from _wrapper(cursor, syntax.wrapper))
+            wrapped = syntax.wrapper and (yield from cursor.marker((f"{syntax.wrapper}(",), _MAX_GAP))
             name = yield from _name(cursor, syntax, listed=listed)
             if name is None:
                 return
@@ -63,7 +64,7 @@ def read_python(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
                 break
             yield from _call(cursor, name, notation, "(")
             if wrapped:
-                yield from _behind_wrapped(cursor)
+                yield from cursor.marker((")",), _MAX_GAP)
             another = yield from _another(cursor, syntax, listed=listed)
             if another is None:
                 return
@@ -71,18 +72,9 @@ def read_python(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
             return
 
 
-def _behind_space(cursor: Cursor, *, behind: bool) -> Steps[int]:
-    """The index after the white space, once its end is known; -1 where it is too long. behind: a call has ended."""
-    while True:
-        k = cursor.behind_space(_MAX_HOLD)
-        if k < len(cursor.s) or (cursor.last and behind):
-            return k if k < cursor.i + _MAX_HOLD else -1
-        yield from cursor.more()
-
-
 def _open(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool | None]:
     """Go to the first call. Returns whether the calls are in a list. Raises NotACall where none can follow."""
-    k = yield from _behind_space(cursor, behind=False)
+    k = yield from cursor.ahead(_MAX_GAP, needed=True)
     if k >= 0 and cursor.s[k] == "[":
         cursor.i = k + 1
         return True
@@ -92,29 +84,11 @@ def _open(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool | None]:
     return False
 
 
-def _wrapper(cursor: Cursor, wrapper: str) -> Steps[bool]:
-    """Go past `wrapper` and its parenthesis, if they are here. Returns whether they are."""
-    opening = f"{wrapper}("
-    while True:
-        k = yield from _behind_space(cursor, behind=True)
-        if k >= 0 and cursor.take((opening,), k):
-            return True
-        if k < 0 or cursor.last or not cursor.begins((opening,), k):
-            return False
-        yield from cursor.more()
-
-
-def _behind_wrapped(cursor: Cursor) -> Steps[None]:
-    """Go past the parenthesis that closes the function around the call."""
-    k = yield from _behind_space(cursor, behind=True)
-    cursor.take((")",), k)
-
-
 def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str | None]:
     """Read a name, up to its parenthesis; `]` at the end of the list. Raises NotACall where neither is here."""
     sink = cursor.sink
     while True:
-        k = yield from _behind_space(cursor, behind=False)
+        k = yield from cursor.ahead(_MAX_GAP, needed=True)
         if k < 0:
             break
         s = cursor.s
@@ -168,7 +142,7 @@ def _fits(cursor: Cursor, name: str, k: int) -> bool | None:
 def _another(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[bool | None]:
     """After a call: whether another one follows, or the end of the list (False); None where all calls are over."""
     while True:
-        k = yield from _behind_space(cursor, behind=True)
+        k = yield from cursor.ahead(_MAX_GAP)
         if k < 0 or (yield from _closed(cursor, syntax, k)):
             return None
         c = cursor.s[k : k + 1]
@@ -188,7 +162,7 @@ def _another(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[b
 def _another_list(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool]:
     """After a list: whether another one follows."""
     while True:
-        k = yield from _behind_space(cursor, behind=True)
+        k = yield from cursor.ahead(_MAX_GAP)
         if k < 0 or (yield from _closed(cursor, syntax, k)):
             return False
         m = _ANOTHER.match(cursor.s, k) if syntax.brackets else None
@@ -273,30 +247,19 @@ class GemmaSyntax:
 def read_gemma(cursor: Cursor, syntax: GemmaSyntax) -> Steps[None]:
     """Read `call:…{…}`, repeated, and the closing marker."""
     sink = cursor.sink
-    close = (syntax.close,)
     first = True
-    while True:
-        k = cursor.behind_space(_MAX_HOLD)
-        if not first:
-            if cursor.take(close, k):
-                return
-            if not cursor.last and cursor.begins(close, k):
-                yield from cursor.more()
-                continue
-        m = _HEAD.match(cursor.s, k)
-        if m is not None and (first or cursor.s.startswith("call", k)):
-            first = False
-            cursor.i = m.start("bracket")
-            name = m["name"]
-            if not sink.offered(name) and sink.offered(bare := name.rpartition(":")[2]):
-                name = bare
-            yield from _call(cursor, name, syntax.notation, m["bracket"])
-        elif not cursor.last and _HEAD_PART.match(cursor.s, k):
-            yield from cursor.more()
-        else:
+    while first or not (yield from cursor.marker((syntax.close,), _MAX_HOLD)):
+        m = yield from cursor.match(_HEAD, _HEAD_PART, _MAX_HOLD)
+        if m is None or not (first or m.group().startswith("call")):
             if first:
                 raise NotACall
             return
+        first = False
+        cursor.i = m.start("bracket")
+        name = m["name"]
+        if not sink.offered(name) and sink.offered(bare := name.rpartition(":")[2]):
+            name = bare
+        yield from _call(cursor, name, syntax.notation, m["bracket"])
 
 
 def _call(cursor: Cursor, name: str, notation: Notation, opening: str) -> Steps[None]:

@@ -100,14 +100,11 @@ def _item(cursor: Cursor, syntax: NamedSyntax, *, fresh: bool) -> Steps[bool]:
         begun = cursor.begins(syntax.around, j)
         if syntax.noise and fresh and j < len(cursor.s) and not begun:
             # Text before the first call: it is skipped where a call follows soon.
-            item, close = cursor.nearest(syntax.item, MAX_GAP), cursor.nearest(syntax.close, MAX_GAP)
-            if item >= 0 and (close < 0 or item < close):
-                cursor.i = item
-                continue
-            if close < 0 and not cursor.last and len(cursor.s) < cursor.i + MAX_GAP:
-                yield from cursor.more()
-                continue
-            raise NotACall
+            m = yield from cursor.near(re.compile("|".join(map(re.escape, syntax.around))))
+            if m is None or m.group() in syntax.close:
+                raise NotACall
+            cursor.i = m.start()
+            continue
         if begun and j - cursor.i < MAX_GAP:
             if not cursor.last:
                 yield from cursor.more()
@@ -193,52 +190,31 @@ def _before_arguments(cursor: Cursor, before: tuple[str, ...] = ()) -> Steps[tup
     fenced = False
     while True:
         s, j = cursor.s, cursor.behind_space(MAX_GAP)
-        if j == len(s):
-            yield from cursor.more()
+        if cursor.take(before, j):
             continue
-        if s[j] == "<" and before:
-            if cursor.take(before, j):
-                continue
+        fence = FENCE.match(s, j)
+        half = s.startswith("`", j) and (fence is None or fence.end() == len(s)) and len(s) - j < 32
+        if j == len(s) or (not cursor.last and (half or cursor.begins((*before, "null"), j))):
+            yield from cursor.more()
+        elif fence is not None:
+            cursor.i, fenced = fence.end(), True
+        elif s[j] in "{[\"'" or s.startswith("null", j):
+            cursor.i = j
+            return s[j], fenced
+        else:
             if cursor.begins(before, j):
-                if cursor.last:
-                    cursor.i = len(s)  # half a marker at the end of the text is markup too
-                    return "", fenced
-                yield from cursor.more()
-                continue
-        if s[j] == "`":
-            m = FENCE.match(s, j)
-            if (m is None or m.end() == len(s)) and not cursor.last and len(s) - j < 32:
-                yield from cursor.more()
-                continue
-            if m is not None:
-                cursor.i, fenced = m.end(), True
-                continue
-        if s[j] == "n" and not s.startswith("null", j):
-            if cursor.last or not "null".startswith(s[j:]):
-                return "", fenced
-            yield from cursor.more()
-            continue
-        if s[j] not in "{[\"'n":
+                cursor.i = len(s)  # half a marker at the end of the text is markup too
             return "", fenced  # the closing marker, the next call, or something else
-        cursor.i = j
-        return s[j], fenced
 
 
 def _markup_follows(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
     """Wait until what follows a name without arguments shows that it is markup. Raises NotACall for anything else."""
     around = (*syntax.closing, *syntax.around)
-    while True:
-        j = cursor.behind_space(MAX_GAP)
-        if j < len(cursor.s):
-            if cursor.s.startswith(around, j):
-                return
-            if not cursor.begins(around, j) or cursor.last:
-                if cursor.s[j] in _MARKUP:
-                    return
-                raise NotACall
-        elif j - cursor.i >= MAX_GAP:
-            raise NotACall
+    j = yield from cursor.decided(around)
+    if j == len(cursor.s):
         yield from cursor.more()
+    if not cursor.s.startswith((*around, *_MARKUP), j):
+        raise NotACall
 
 
 def _find_back(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
@@ -281,18 +257,9 @@ def _goes_on(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
 
 def _astray(cursor: Cursor, markers: tuple[str, ...]) -> Steps[None]:
     """Skip text directly after the arguments, up to what may open a call or another turn."""
-    while cursor.i == len(cursor.s) and not cursor.last:
-        yield from cursor.more()
-    if cursor.i == len(cursor.s) or cursor.s[cursor.i] in " \t\r\n[<`":
-        return
-    while (k := cursor.nearest(markers)) < 0 and not cursor.last:
-        s = cursor.s
-        keep = max(cursor.i, len(s) - max(map(len, markers)))
-        while keep < len(s) and not any(marker.startswith(s[keep:]) for marker in markers):
-            keep += 1
-        cursor.i = keep
-        yield from cursor.more()
-    cursor.i = len(cursor.s) if k < 0 else k
+    yield from cursor.some()
+    if cursor.s[cursor.i] not in " \t\r\n[<`":
+        yield from cursor.through(markers, str)
 
 
 # -- ReAct -------------------------------------------------------------------------------------------------------------
@@ -321,30 +288,14 @@ def read_react(cursor: Cursor) -> Steps[None]:
             raise NotACall
         if not arguments.settled:
             yield from cursor.more()
-    cursor.start(name)
-    cursor.arguments = arguments
-    cursor.sink.args("".join(early))
-    if not arguments.done:
-        yield from cursor.copy(arguments)
-    cursor.end()
+    yield from cursor.call(name, None, arguments, "".join(early))
     yield from _after_react(cursor, fenced=fenced)
 
 
 def _after_react(cursor: Cursor, *, fenced: bool) -> Steps[None]:
     """Read the text after the input: the end of its code block, and an observation that the model made up."""
-    ends = ("```",) if fenced else ()
-    while True:
-        j = cursor.behind_space(MAX_GAP)
-        if cursor.take(ends, j):
-            ends = ()
-            continue
-        if cursor.s.startswith(_OBSERVATION, j) and "\n" in cursor.s[cursor.i : j]:
-            cursor.sink.stopped_at = _OBSERVATION
-            return
-        if (
-            cursor.last
-            or not (j == len(cursor.s) or cursor.begins((*ends, _OBSERVATION), j))
-            or j - cursor.i >= MAX_GAP
-        ):
-            return
-        yield from cursor.more()
+    j = yield from cursor.decided(("```", _OBSERVATION) if fenced else (_OBSERVATION,))
+    if fenced and cursor.take(("```",), j):
+        j = yield from cursor.decided((_OBSERVATION,))
+    if cursor.s.startswith(_OBSERVATION, j) and "\n" in cursor.s[cursor.i : j]:
+        cursor.sink.stopped_at = _OBSERVATION

@@ -386,23 +386,13 @@ class _Call:
 
     def _value_tag(self, value: SlotValue) -> Steps[None]:
         """Read the tag that opens a value after its key. It may be missing; the key's closing tag may be doubled."""
-        c, layout = self.c, self.layout
-        while True:
-            i = c.behind_space()
-            if i == len(c.s):
-                c.i = i
-                yield from c.more()
-            elif c.take((layout.value_open,), i):
-                return
-            elif c.take((layout.key_close,), i):
-                self.repaired = True
-            elif not c.last and c.begins((layout.value_open, layout.key_close), i):
-                yield from c.more()
-            else:
-                c.i = i
-                self.repaired = True
-                value.begin_untagged()
-                return
+        c, opening, key_close = self.c, self.layout.value_open, self.layout.key_close
+        while (tag := (yield from c.marker((opening, key_close), None))) == key_close:
+            self.repaired = True
+        if not tag:
+            c.i = c.behind_space()
+            self.repaired = True
+            value.begin_untagged()
 
     def _value(self, value: SlotValue, end: ValueEnd) -> Steps[bool]:
         """Read the text of a value, up to the end of its closing tag. Returns whether it has one."""
