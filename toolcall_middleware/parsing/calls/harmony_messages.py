@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import anywhere
@@ -27,6 +28,7 @@ from ..values.json_spelling import quoted
 from ..values.typing import Places
 from .call_arguments import CallArguments
 
+_T = TypeVar("_T")
 _STARTS = frozenset({"<|start|>assistant", "<|start|> assistant"})
 _TO = "to="
 _MESSAGE = "<|message|>"
@@ -71,272 +73,244 @@ _NOBODY = frozenset({"assistant", _USER, _SELF, "all"})
 _ALSO_TOLD = {"commentary": False, "developer": True}
 
 
+class _Header(NamedTuple):
+    """A complete header. to: the tool that the message calls; None where it calls none."""
+
+    to: str | None = None
+    words: bool = False
+    """The call and what follows it have no tokens."""
+    thinks: bool = False
+    addressed: bool = False
+    """It is a message to `self` or `user`, or follows one."""
+    tagged: bool = False
+    """Its calls may be in tags: it names no channel."""
+    spaced: bool = False
+    """A space follows each marker."""
+
+
 def read_message(c: Cursor, opening: str = "", *, tags: str = "") -> Steps[None]:
-    """Read one message. `opening` is the marker that began it, if not the one in the text.
+    """Read one message, and those that follow it without an end marker between them.
 
-    tags: a tag with which calls begin in the text of a message to a tool; another reader reads them.
+    opening: the marker that began it, if not the one in the text. tags: a tag with which calls begin in the text of a
+    message to a tool; another reader reads them.
     """
-    message = _Message(c, opening or c.opening, tags)
-    try:
-        yield from message.read()
-    except TextOver:
-        message.text_over()
-        raise
-
-
-class _Message:
-    """A message while it is read.
-
-    header: what opened the header, in it. called: whom the message calls, until the call starts. plain: its text is
-    the one argument of the open call. thinks: it is reasoning. words: the call and what follows it have no tokens.
-    """
-
-    __slots__ = ("_addressed", "_cursor", "_spaced", "_tagged", "_tags", "called", "header", "plain", "thinks", "words")
-
-    def __init__(self, cursor: Cursor, opening: str, tags: str) -> None:
-        self._cursor = cursor
-        self._tags = tags
-        self._addressed = False  # a message to `self` or `user`
-        self._tagged = False  # its calls may be in tags: no channel is named
-        self._spaced = False  # a space follows each marker
-        self.header: str | None = opening
-        self.called: str | None = None
-        self.plain = self.thinks = self.words = False
-
-    def read(self) -> Steps[None]:
-        """Read the message, and those that follow it without an end marker between them."""
-        while True:
-            say = yield from self._header()
-            if say is None:
-                break
-            if not self.thinks and not self._addressed:
-                if self._spaced:
-                    yield from self._space()
-                self._cursor.sink.says_more = True
-                return
-            if self._tagged and not self.thinks and (yield from self._has_calls()):
-                return
-            if not (yield from self._text(say)):
-                return
-            self.header = ""
-        if self.words:
-            name, self.called = self.called, None
-            yield from read_words(self._cursor, to=name or "")
-        elif self.called is not None:
-            yield from self._call()
-
-    def text_over(self) -> None:
-        """The text ends in the message."""
-        cursor = self._cursor
-        if self.header in _STARTS or (cursor.cut and self.header not in {None, _TO}):
-            cursor.sink.accept()  # the beginning of a message that never came
-        if self.thinks:
-            # What ends a message may end the answer, and such tokens are left out: it is taken to be whole.
-            self.end_thought()
-        if self.called is not None:
-            self.start()
-        elif self.plain and not cursor.cut:
-            self.end_plain()
-
-    def start(self) -> None:
-        """The call starts."""
-        name, self.called = self.called, None
-        self._cursor.start(name or "")
-
-    def end_plain(self) -> None:
-        """The call whose argument is text is over."""
-        self.plain = False
-        self._cursor.end('"}', repaired=True, closing=_ENDS)
-
-    def end_thought(self) -> None:
-        """The reasoning is over."""
-        self.thinks = False
-        self._cursor.sink.end_reasoning()
-
-    def _has_calls(self) -> Steps[bool]:
-        """Whether a message that is addressed to no tool begins with calls."""
-        cursor = self._cursor
-        j = yield from cursor.decided((self._tags,), None)
-        found = cursor.s.startswith(self._tags, j)
-        if found:
-            cursor.i = j
-        return found
-
-    def _space(self) -> Steps[None]:
-        """Skip the space that the tokenizer puts after the header."""
-        yield from self._cursor.some()
-        self._cursor.i += self._cursor.s[self._cursor.i] == " "
-
-    def _header(self) -> Steps[Callable[[str], None] | None]:
-        """Read a header. Returns what emits the message's text; None for a call to `called`, or no message."""
-        cursor = self._cursor
-        while True:
-            yield from self._cursor.some()
-            s, i = cursor.s, cursor.i
-            m = _HEADER_END.search(s, i, i + _MAX_HEADER)
-            header = (self.header or "") + s[i : m.start() if m else i + _MAX_HEADER]
-            if self._is_call(header):
-                return None
-            if m is not None and m.group() == "<|end|>" and _GARBLED.fullmatch(header):
-                rest = s[m.end() : m.end() + _LONGEST]
-                if rest.startswith(_OTHERS):
-                    cursor.sink.accept()
-                    cursor.i, self.header = m.end(), None
-                    return None
-                if not cursor.last and any(other.startswith(rest) for other in _OTHERS):
-                    yield from cursor.more()
-                    continue
-            if m is not None or len(s) - i >= _MAX_HEADER or (cursor.last and not _HEADER_ALONE.fullmatch(header)):
-                break
-            yield from cursor.more()
-        if m is None or m.group() != _MESSAGE:
-            raise NotACall
-        recipient = _RECIPIENT.search(header)
-        if recipient is None and not _WORDS.fullmatch(header):
-            raise NotACall
-        self.header = None
-        cursor.i = m.end()
-        cursor.sink.in_messages = True
-        channel = _CHANNEL.search(header)
-        self._tagged = bool(self._tags) and channel is None
-        name = recipient.group(1) if recipient else ""
-        told = self._tags and name in _ALSO_TOLD and not cursor.sink.offered(name)
-        if name and name not in _NOBODY and not told:
-            # A built-in tool (`to=browser.search`) is a call too; where it is not offered it goes where such calls go.
-            self.called = called(name, cursor.sink.offered)
-            return None
-        cursor.sink.accept()
-        self._spaced = _SPACED.search(header) is not None
-        self._addressed = name in (_SELF, _USER, *_ALSO_TOLD)
-        thought = name == _SELF or _ALSO_TOLD.get(name, False)
-        thought = thought or (channel is not None and channel.group(1) == "analysis")
-        self.thinks = thought
-        return cursor.sink.emit_reasoning if thought else cursor.sink.emit_text
-
-    def _is_call(self, header: str) -> bool:
-        """Whether the text so far is a call of an offered tool whose arguments follow its header at once."""
-        cursor = self._cursor
-        header, brace, _ = header.partition("{")
-        recipient = _RECIPIENT.search(header) if brace else None
-        if recipient is None or not _BEFORE_TEXT.match(header, recipient.end()):
-            return False
-        name = called(recipient.group(1), cursor.sink.offered)
-        if not cursor.sink.offered(name):
-            return False
-        self.header, self.called = None, name
-        cursor.sink.in_messages = True
-        cursor.i = cursor.s.index("{", cursor.i)
-        if "<" not in header:
-            self.words = True
-        return True
-
-    def _text(self, say: Callable[[str], None]) -> Steps[bool]:
-        """Emit a message's text up to the marker that ends it. Returns whether another message's header follows."""
-        cursor = self._cursor
-        marker = _NEXT if self._addressed else _MARKER
-        if self._spaced:
-            yield from self._space()
-        m = yield from _said(cursor, say, marker, self._sure, self._ends)
-        if self.thinks:
-            self.end_thought()
-        if m.group() in _ENDS:
-            cursor.i = m.end()
-        return m.group().endswith(_MESSAGE)
-
-    def _sure(self) -> int:
-        """The index up to which no marker can have begun."""
-        s, i = self._cursor.s, self._cursor.i
-        keep = len(s)
-        cut = s.rfind("<", max(i, keep - _LONGEST))
-        if cut >= 0 and any(marker.startswith(s[cut:]) for marker in (*_ENDS, *_OTHERS)):
-            keep = cut
-        if self._addressed:
-            part = _NEXT_PART.search(s, max(i, len(s) - _MAX_NEXT))
-            keep = keep if part is None else min(keep, part.start())
-        return keep
-
-    def _ends(self, m: re.Match[str]) -> bool | None:
-        """Whether a marker in the text is a real one; None where more text is needed."""
-        s, last = self._cursor.s, self._cursor.last
-        if m.group().endswith(_MESSAGE):
-            return True
-        rest = s[m.end() : m.end() + 256]
-        if m.group() in _ENDS:
-            if not last and _BEHIND_END_PART.match(rest):
-                return None
-            return _BEHIND_END.match(rest) is not None
-        if m.group() == "<|start|>":
-            return None if not last and _ROLE_PART.match(rest) else _ROLE.match(rest) is not None
-        if _BEHIND_CHANNEL.match(rest):
-            return True
-        return None if not last and _BEHIND_CHANNEL_PART.match(rest) else False
-
-    def _call(self) -> Steps[None]:
-        """Read a call after its header: its text must be JSON, or the tool must take plain text."""
-        cursor, name = self._cursor, self.called or ""
-        while True:
-            yield from self._cursor.some()
-            s, j = cursor.s, cursor.behind_space()
-            if j == len(s):
-                cursor.i = j
-                continue
-            rest = s[j:]
-            begun = _NULL_PART.match(rest) is not None
-            if s[j] == "<":
-                if self._tags and rest.startswith(self._tags):
-                    cursor.i = j
-                    cursor.sink.accept()
-                    return
-                if _MARKER.match(s, j):
-                    break
-                begun = any(tag.startswith(rest) for tag in (*_ENDS, *_OTHERS, self._tags))
-            elif self._tagged and not _is_json(s, j) and (beside := self._beside(j)) is not False:
-                if beside:
-                    cursor.i = j
-                    cursor.sink.accept()
-                    return
-                begun = True
-            elif (cursor.last or not begun) and (_is_json(s, j) or self._text_key(name)):
-                break
-            if cursor.last or not begun:
-                raise NotACall
-            yield from cursor.more()
-        cursor.i = j
-        if _is_json(s, j):
-            self.called = None
-            yield from cursor.call(name, None, CallArguments(s[j], _ENDS, cursor.sink.arguments))
-            yield from cursor.closer(_ENDS)
+    header = opening or c.opening
+    while True:
+        try:
+            head = yield from _header(c, header, tags)
+        except TextOver:
+            if header in _STARTS or (c.cut and header != _TO):
+                c.sink.accept()  # the beginning of a message that never came
+            raise
+        if head is None:
             return
-        self.start()
-        if s[j] == "<":
-            cursor.end("{}")
-        else:
-            # As for gpt-oss's own `python`.
-            cursor.sink.args(f'{{"{quoted(self._text_key(name))}": "')
-            self.plain = True
-            yield from self._text(self._say_plain)
-            self.end_plain()
-        yield from cursor.closer(_ENDS)
+        if head.to is not None:
+            yield from read_words(c, to=head.to) if head.words else _call(c, head.to, head, tags)
+            return
+        if not head.thinks and not head.addressed:
+            yield from _space(c, head)
+            c.sink.says_more = True
+            return
+        if head.tagged and not head.thinks:
+            j = yield from c.decided((tags,), None)
+            if c.s.startswith(tags, j):
+                c.i = j
+                return
+        if not (yield from _content(c, _text(c, _say(c, thinks=head.thinks), head), thinks=head.thinks)):
+            return
+        header = ""
 
-    def _beside(self, j: int) -> bool | None:
-        """Whether a call's tags follow the text at `j` in this message; None where more text is needed."""
-        s = self._cursor.s
-        end = _MARKER.search(s, j, j + _MAX_BESIDE)
-        if s.find(self._tags, j, end.start() if end else j + _MAX_BESIDE) >= 0:
+
+def _say(c: Cursor, *, thinks: bool) -> Callable[[str], None]:
+    return c.sink.emit_reasoning if thinks else c.sink.emit_text
+
+
+def _content(c: Cursor, text: Steps[_T], *, thinks: bool) -> Steps[_T]:
+    """Read the text of a message. What ends a message may end the answer, so a thought is whole at the text's end."""
+    try:
+        found = yield from text
+    except TextOver:
+        if thinks:
+            c.sink.end_reasoning()
+        raise
+    if thinks:
+        c.sink.end_reasoning()
+    return found
+
+
+def _space(c: Cursor, head: _Header) -> Steps[None]:
+    """Skip the space that the tokenizer puts after the header."""
+    if head.spaced:
+        yield from c.some()
+        c.i += c.s[c.i] == " "
+
+
+def _header(c: Cursor, before: str, tags: str) -> Steps[_Header | None]:
+    """Read a header, of which `before` was read. None where it was never completed."""
+    offered = c.sink.offered
+    while True:
+        yield from c.some()
+        s, i = c.s, c.i
+        m = _HEADER_END.search(s, i, i + _MAX_HEADER)
+        header = before + s[i : m.start() if m else i + _MAX_HEADER]
+        if (name := _called_at_once(c, header)) is not None:
+            c.sink.in_messages = True
+            c.i = s.index("{", i)
+            return _Header(name, words="<" not in header.partition("{")[0])
+        if m is not None and m.group() == "<|end|>" and _GARBLED.fullmatch(header):
+            rest = s[m.end() : m.end() + _LONGEST]
+            if rest.startswith(_OTHERS):
+                c.sink.accept()
+                c.i = m.end()
+                return None
+            if not c.last and any(other.startswith(rest) for other in _OTHERS):
+                yield from c.more()
+                continue
+        if m is not None or len(s) - i >= _MAX_HEADER or (c.last and not _HEADER_ALONE.fullmatch(header)):
+            break
+        yield from c.more()
+    recipient = _RECIPIENT.search(header)
+    if m is None or m.group() != _MESSAGE or (recipient is None and not _WORDS.fullmatch(header)):
+        raise NotACall
+    c.i = m.end()
+    c.sink.in_messages = True
+    channel = _CHANNEL.search(header)
+    tagged = bool(tags) and channel is None
+    name = recipient.group(1) if recipient else ""
+    told = tags and name in _ALSO_TOLD and not offered(name)
+    if name and name not in _NOBODY and not told:
+        # A built-in tool (`to=browser.search`) is a call too; where it is not offered it goes where such calls go.
+        return _Header(called(name, offered), addressed=not before, tagged=tagged)
+    c.sink.accept()
+    thinks = name == _SELF or _ALSO_TOLD.get(name, False) or (channel is not None and channel.group(1) == "analysis")
+    addressed = name in (_SELF, _USER, *_ALSO_TOLD)
+    return _Header(thinks=thinks, addressed=addressed, tagged=tagged, spaced=_SPACED.search(header) is not None)
+
+
+def _called_at_once(c: Cursor, header: str) -> str | None:
+    """The offered tool that `header` calls, if its arguments follow at once."""
+    header, brace, _ = header.partition("{")
+    recipient = _RECIPIENT.search(header) if brace else None
+    if recipient is None or not _BEFORE_TEXT.match(header, recipient.end()):
+        return None
+    name = called(recipient.group(1), c.sink.offered)
+    return name if c.sink.offered(name) else None
+
+
+def _text(c: Cursor, say: Callable[[str], None], head: _Header) -> Steps[bool]:
+    """Emit a message's text up to the marker that ends it. Returns whether another message's header follows."""
+    yield from _space(c, head)
+    marker = _NEXT if head.addressed else _MARKER
+    m = yield from _said(c, say, marker, lambda: _sure(c, head), lambda m: _ends(c, m))
+    if m.group() in _ENDS:
+        c.i = m.end()
+    return m.group().endswith(_MESSAGE)
+
+
+def _sure(c: Cursor, head: _Header) -> int:
+    """The index up to which no marker can have begun."""
+    s, i = c.s, c.i
+    keep = len(s)
+    cut = s.rfind("<", max(i, keep - _LONGEST))
+    if cut >= 0 and any(marker.startswith(s[cut:]) for marker in (*_ENDS, *_OTHERS)):
+        keep = cut
+    if head.addressed:
+        part = _NEXT_PART.search(s, max(i, len(s) - _MAX_NEXT))
+        keep = keep if part is None else min(keep, part.start())
+    return keep
+
+
+def _ends(c: Cursor, m: re.Match[str]) -> bool | None:
+    """Whether a marker in the text is a real one; None where more text is needed."""
+    marker, rest = m.group(), c.s[m.end() : m.end() + 256]
+    if marker.endswith(_MESSAGE):
+        return True
+    if marker in _ENDS:
+        whole, part = _BEHIND_END, _BEHIND_END_PART
+    elif marker == "<|start|>":
+        whole, part = _ROLE, _ROLE_PART
+    else:
+        whole, part = _BEHIND_CHANNEL, _BEHIND_CHANNEL_PART
+        if whole.match(rest):
             return True
-        return None if end is None and not self._cursor.last and len(s) - j < _MAX_BESIDE else False
+    return None if not c.last and part.match(rest) else whole.match(rest) is not None
 
-    def _say_plain(self, text: str) -> None:
-        self._cursor.sink.args(quoted(text))
 
-    def _text_key(self, name: str) -> str:
-        """The parameter that takes the text of a message; empty where the tool takes something else, or more."""
-        schema = self._cursor.sink.schema(name) or {}
-        properties, required = schema.get("properties"), schema.get("required")
-        keys = [str(key) for key in properties] if isinstance(properties, dict) else []
-        key = keys[0] if keys else "input"
-        alone = not isinstance(required, list) or all(other == key for other in required)
-        return key if alone and "string" in Places(schema).argument(key) else ""
+def _call(c: Cursor, name: str, head: _Header, tags: str) -> Steps[None]:
+    """Read a call after its header: its text must be JSON, or the tool must take plain text."""
+    try:
+        if not (yield from _before_call(c, name, head, tags)):
+            c.sink.accept()
+            return
+    except TextOver:
+        c.start(name)
+        raise
+    if _is_json(c.s, c.i):
+        yield from c.call(name, None, CallArguments(c.s[c.i], _ENDS, c.sink.arguments))
+    elif c.s[c.i] == "<":
+        c.start(name)
+        c.end("{}")
+    else:
+        # As for gpt-oss's own `python`.
+        c.start(name)
+        c.sink.args(f'{{"{quoted(_text_key(c, name))}": "')
+        try:
+            yield from _text(c, lambda text: c.sink.args(quoted(text)), head)
+        except TextOver:
+            if not c.cut:
+                _end_plain(c)
+            raise
+        _end_plain(c)
+    yield from c.closer(_ENDS)
+
+
+def _end_plain(c: Cursor) -> None:
+    """End a call whose argument is text."""
+    c.end('"}', repaired=True, closing=_ENDS)
+
+
+def _before_call(c: Cursor, name: str, head: _Header, tags: str) -> Steps[bool]:
+    """Go to a call's arguments, or to the marker that shows that there are none. False: to tags, or text before tags.
+    """
+    while True:
+        yield from c.char()
+        s, j = c.s, c.i
+        rest = s[j:]
+        begun = _NULL_PART.match(rest) is not None
+        if s[j] == "<":
+            if tags and rest.startswith(tags):
+                return False
+            if _MARKER.match(s, j):
+                return True
+            begun = any(tag.startswith(rest) for tag in (*_ENDS, *_OTHERS, tags))
+        elif head.tagged and not _is_json(s, j) and (beside := _beside(c, j, tags)) is not False:
+            if beside:
+                return False
+            begun = True
+        elif (c.last or not begun) and (_is_json(s, j) or _text_key(c, name)):
+            return True
+        if c.last or not begun:
+            raise NotACall
+        yield from c.more()
+
+
+def _beside(c: Cursor, j: int, tags: str) -> bool | None:
+    """Whether a call's tags follow the text at `j` in this message; None where more text is needed."""
+    s = c.s
+    end = _MARKER.search(s, j, j + _MAX_BESIDE)
+    if s.find(tags, j, end.start() if end else j + _MAX_BESIDE) >= 0:
+        return True
+    return None if end is None and not c.last and len(s) - j < _MAX_BESIDE else False
+
+
+def _text_key(c: Cursor, name: str) -> str:
+    """The parameter that takes the text of a message; empty where the tool takes something else, or more."""
+    schema = c.sink.schema(name) or {}
+    properties, required = schema.get("properties"), schema.get("required")
+    keys = [str(key) for key in properties] if isinstance(properties, dict) else []
+    key = keys[0] if keys else "input"
+    alone = not isinstance(required, list) or all(other == key for other in required)
+    return key if alone and "string" in Places(schema).argument(key) else ""
 
 
 def _said(
@@ -426,15 +400,8 @@ def read_words(c: Cursor, *, strict: bool = False, to: str = "") -> Steps[None]:
             c.sink.says_more = True
             return
         thinks = channel == _ANALYSIS
-        say = c.sink.emit_reasoning if thinks else c.sink.emit_text
-        try:
-            yield from _said(c, say, _NEXT_WORDS, lambda: _no_header(c), lambda _: True)
-        except TextOver:
-            if thinks:
-                c.sink.end_reasoning()
-            raise
-        if thinks:
-            c.sink.end_reasoning()
+        text = _said(c, _say(c, thinks=thinks), _NEXT_WORDS, lambda: _no_header(c), lambda _: True)
+        yield from _content(c, text, thinks=thinks)
         c.sink.consumed(c.taken())
         c.sink.hold()
 
