@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -92,6 +92,14 @@ def shown_in(events: Iterable[Event]) -> str:
 def thought_in(events: Iterable[Event]) -> str:
     """What stands between the tags of reasoning."""
     return "".join(event.text for event in events if isinstance(event, Reasoning) and not event.markup)
+
+
+def alike(make: Callable[[], Reader], text: str, *, cut: bool = False) -> list[Event]:
+    """What a fresh reader says of a text; the same in one piece, in characters and cut once anywhere, or it fails."""
+    whole = read(make(), [text], cut=cut)
+    for pieces in (list(text), *one_cut(text)):
+        assert read(make(), pieces, cut=cut) == whole, pieces
+    return whole
 
 
 def cut_at(text: str, cuts: Sequence[int]) -> list[str]:

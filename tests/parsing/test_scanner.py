@@ -19,7 +19,7 @@ from toolcall_middleware.parsing.text.grammar import Grammar, Opener, Where, com
 from toolcall_middleware.parsing.text.scanner import Scanner
 
 from .meter import PARSING, CountedPattern, Meter
-from .streams import calls_in, cut_at, merged, one_cut, random_cuts, read, shown_in, text_in, thought_in
+from .streams import alike, calls_in, cut_at, merged, random_cuts, read, shown_in, text_in, thought_in
 
 BARE = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls"}))
 WRAPPED = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls"}), wrapper_only=True)
@@ -73,15 +73,13 @@ def fresh(
 
 def parts(text: str) -> tuple[str, int]:
     """The text outside of calls and how many calls there are; the same however the text is cut."""
-    whole = read(fresh(), [text])
-    assert read(fresh(), list(text)) == whole
-    for pieces in one_cut(text):
-        assert read(fresh(), pieces) == whole
+    whole = alike(fresh, text)
     return shown_in(whole), len(calls_in(whole))
 
 
 # -- what is a call, and what is an example --------------------------------------------------------------------------
 
+# A call that is nothing but markup.
 CALLS = [
     CALL,
     f"<tool_call>\n{F}\n</tool_call>",
@@ -97,11 +95,6 @@ CALLS = [
     f"\n\n```xml\n\n{CALL}\n```\n",
     f"````\n{CALL}\n````",
 ]
-
-
-@pytest.mark.parametrize("text", CALLS)
-def test_a_call_leaves_no_text(text: str) -> None:
-    assert parts(text) == ("", 1)
 
 
 # Text and a call: what is left when the call is taken out.
@@ -132,11 +125,6 @@ BESIDE = [
 ]
 
 
-@pytest.mark.parametrize(("text", "left", "calls"), BESIDE)
-def test_text_beside_calls_is_exact(text: str, left: str, calls: int) -> None:
-    assert parts(text) == (left, calls)
-
-
 # A fence that held a call is closed by a run at least as long; models go on behind it on the same line. Where a language
 # stands right behind the run, that one opens.
 CLOSED_BY = [
@@ -162,11 +150,6 @@ CLOSED_BY = [
 ]
 
 
-@pytest.mark.parametrize(("text", "left", "calls"), CLOSED_BY)
-def test_what_closes_a_fence_that_held_a_call(text: str, left: str, calls: int) -> None:
-    assert parts(text) == (left, calls)
-
-
 ENDED = replace(GRAMMAR, ends=("<|end|>", "</s>"))
 CODE = "So:\n```\nx\n```"
 
@@ -182,9 +165,8 @@ CODE = "So:\n```\nx\n```"
     ],
 )
 def test_a_token_that_ends_the_turn_may_follow_a_closing_fence(text: str, left: str, calls: int) -> None:
-    for pieces in ([text], list(text)):
-        events = read(Scanner(ENDED, NAMES.__contains__), pieces)
-        assert (text_in(events), len(calls_in(events))) == (left, calls)
+    events = alike(lambda: fresh(grammar=ENDED), text)
+    assert (text_in(events), len(calls_in(events))) == (left, calls)
 
 
 EXAMPLES = [
@@ -232,32 +214,31 @@ EXAMPLES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", EXAMPLES)
-def test_what_is_no_call_comes_out_to_the_byte(text: str) -> None:
-    assert parts(text) == (text, 0)
+# White space alone beside calls is markup.
+SPACE = [
+    (f"  {CALL}", "", 1),
+    (f"{CALL}\n\n  \n{CALL}", "", 2),
+    (f"{CALL}\n", "", 1),
+    (f"\n \n{CALL}\n \n", "", 1),
+    (f"  a\n\n{CALL}\n\nb\n", "  a\n\n\n\nb\n", 1),
+    (f"{CALL} \n b", " \n b", 1),
+    (f"a {CALL} \n {CALL}b", "a b", 2),
+    ("  \n ", "  \n ", 0),
+    (f"<think>t</think>\n\n{CALL}", "<think>t</think>", 1),
+    ("<think>t</think>\n\nx", "<think>t</think>\n\nx", 0),
+    (f"\n<think>t</think>{CALL}", "\n<think>t</think>", 1),
+    (f"{CALL}\n```\nx", "\n```\nx", 1),
+    (f"```json\n{F}\n```\n\n", "", 1),
+    (f"```json\n{F}\n\nmore\n```\nafter", "\n\nmore\n```\nafter", 1),
+]
 
 
 @pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        (f"  {CALL}", ""),
-        (f"{CALL}\n\n  \n{CALL}", ""),
-        (f"{CALL}\n", ""),
-        (f"\n \n{CALL}\n \n", ""),
-        (f"  a\n\n{CALL}\n\nb\n", "  a\n\n\n\nb\n"),
-        (f"{CALL} \n b", " \n b"),
-        (f"a {CALL} \n {CALL}b", "a b"),
-        ("  \n ", "  \n "),
-        (f"<think>t</think>\n\n{CALL}", "<think>t</think>"),
-        ("<think>t</think>\n\nx", "<think>t</think>\n\nx"),
-        (f"\n<think>t</think>{CALL}", "\n<think>t</think>"),
-        (f"{CALL}\n```\nx", "\n```\nx"),
-        (f"```json\n{F}\n```\n\n", ""),
-        (f"```json\n{F}\n\nmore\n```\nafter", "\n\nmore\n```\nafter"),
-    ],
+    ("text", "left", "calls"),
+    [*((text, "", 1) for text in CALLS), *BESIDE, *CLOSED_BY, *((text, text, 0) for text in EXAMPLES), *SPACE],
 )
-def test_white_space_alone_beside_calls_is_markup(text: str, left: str) -> None:
-    assert parts(text)[0] == left
+def test_what_a_text_leaves_outside_of_its_calls(text: str, left: str, calls: int) -> None:
+    assert parts(text) == (left, calls)
 
 
 # -- what is held back -----------------------------------------------------------------------------------------------
@@ -378,9 +359,7 @@ def test_a_call_leaves_as_it_is_written() -> None:
     ],
 )
 def test_reasoning_is_told_from_text(text: str, thought: str, shown: str, calls: int) -> None:
-    events = read(fresh(), [text])
-    for pieces in [*one_cut(text), list(text)]:
-        assert read(fresh(), pieces) == events
+    events = alike(fresh, text)
     assert (thought_in(events), text_in(events), len(calls_in(events))) == (thought, shown, calls)
 
 
@@ -426,9 +405,7 @@ def test_tags_of_reasoning_are_told_from_thought() -> None:
     ],
 )
 def test_calls_in_reasoning_are_read_where_asked(text: str, thought: str, shown: str, calls: int) -> None:
-    events = read(fresh(parse_reasoning=True), [text])
-    for pieces in [*one_cut(text), list(text)]:
-        assert read(fresh(parse_reasoning=True), pieces) == events
+    events = alike(lambda: fresh(parse_reasoning=True), text)
     assert (thought_in(events), text_in(events), len(calls_in(events))) == (thought, shown, calls)
 
 
@@ -450,9 +427,7 @@ def test_calls_in_reasoning_are_read_where_asked(text: str, thought: str, shown:
     ],
 )
 def test_after_a_call_somebody_elses_turn_ends_the_answer(text: str, shown: str, stopped: bool) -> None:
-    events = read(fresh(), [text])
-    for pieces in [*one_cut(text), list(text)]:
-        assert read(fresh(), pieces) == events
+    events = alike(fresh, text)
     assert text_in(events) == shown
     assert any(isinstance(event, Stop) for event in events) == stopped
     assert len(calls_in(events)) <= 1
@@ -487,48 +462,38 @@ UNKNOWN = '<tool_call>{"name": "zz", "arguments": {"q": 1}}</tool_call>'
     ],
 )
 def test_a_name_that_is_not_offered(mode: str, text: str, shown: str, names: list[str]) -> None:
-    events = read(fresh(unknown_tool=mode), [text])
-    for pieces in [*one_cut(text), list(text)]:
-        assert read(fresh(unknown_tool=mode), pieces) == events
+    events = alike(lambda: fresh(unknown_tool=mode), text)
     assert text_in(events) == shown
     assert [call.name for call in calls_in(events)] == names
-
-
-def test_an_unknown_name_can_be_an_error() -> None:
-    events = read(fresh(unknown_tool="error"), [f"a {UNKNOWN}"])
-    assert [(event.name, event.reason) for event in events if isinstance(event, Malformed)] == [("zz", "unknown_tool")]
-    assert text_in(events) == f"a {UNKNOWN}"
+    errors = [(event.name, event.reason) for event in events if isinstance(event, Malformed)]
+    assert errors == ([("zz", "unknown_tool")] if mode == "error" else [])
 
 
 # -- endings ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_that_the_model_ended_early_is_repaired() -> None:
-    (call,) = calls_in(read(fresh(), ['<tool_call>{"name": "f", "arguments": {"a": [1, "b"']))
-    assert (json.loads(call.arguments), call.complete, call.repaired) == ({"a": [1, "b"]}, True, True)
+# The text after a call's name, where it ends there by itself, and where the model was cut off: arguments, complete.
+ENDINGS = [
+    (', "arguments": {"a": [1, "b"', ('{"a": [1, "b"]}', True), ('{"a": [1, "b"', False)),
+    (', "arguments": {"a": [1, "b', ('{"a": [1, "b', False), ('{"a": [1, "b', False)),
+    (', "arguments": {"a": 12', ('{"a": 12', False), ('{"a": 12', False)),
+    (', "arguments": {"a": 1,', ('{"a": 1', False), ('{"a": 1', False)),
+    (', "arguments": {"a": tru', ('{"a": tru', False), ('{"a": tru', False)),
+    (', "arguments": {"a":', ('{"a":', False), ('{"a":', False)),
+    (', "arguments": {"a', ('{"a', False), ('{"a', False)),
+    (', "arguments": "{\\"a\\": 1', ('{"a": ', False), ('{"a": ', False)),
+    (', "arguments": {}', ("{}", True), ("{}", False)),
+    (', "argum', ("", False), ("", False)),
+    ("", ("{}", True), ("", False)),
+]
 
 
-@pytest.mark.parametrize("cut", ['{"a": [1, "b', '{"a": 1', '{"a": tru', '{"a":', '{"a'])
-def test_a_value_that_was_cut_is_never_completed(cut: str) -> None:
-    (call,) = calls_in(read(fresh(), [f'<tool_call>{{"name": "f", "arguments": {cut}']))
-    assert (cut.startswith(call.arguments), call.complete) == (True, False)
-
-
-def test_a_call_that_was_cut_off_stays_open() -> None:
-    for text, arguments in [
-        ('<tool_call>{"name": "f", "arguments": {"a": [1, "b', '{"a": [1, "b'),
-        ('<tool_call>{"name": "f", "arguments": {"a": 12', '{"a": 12'),
-        ('<tool_call>{"name": "f", "arguments": {"a": 1,', '{"a": 1'),
-        ('<tool_call>{"name": "f", "arguments": "{\\"a\\": 1', '{"a": '),
-        ('<tool_call>{"name": "f", "arguments": {}', "{}"),
-        ('<tool_call>{"name": "f", "argum', ""),
-        ('<tool_call>{"name": "f"', ""),
-    ]:
-        for pieces in ([text], list(text)):
-            (call,) = calls_in(read(fresh(), pieces, cut=True))
-            assert (call.name, call.complete) == ("f", False)
-            assert call.arguments.startswith(arguments) or arguments.startswith(call.arguments)
-            assert len(arguments) - len(call.arguments) <= 1
+@pytest.mark.parametrize(("written", "ended", "cut"), ENDINGS)
+def test_a_call_that_ends_early_is_closed_or_cut(written: str, ended: tuple[str, bool], cut: tuple[str, bool]) -> None:
+    for was_cut, expected in ((False, ended), (True, cut)):
+        (call,) = calls_in(alike(fresh, f'<tool_call>{{"name": "f"{written}', cut=was_cut))
+        assert (call.name, call.arguments, call.complete) == ("f", *expected)
+        assert call.repaired or was_cut
 
 
 @pytest.mark.parametrize(
@@ -550,10 +515,8 @@ def test_text_that_was_cut_off_before_a_call_is_kept_but_not_a_marker_alone(text
 
 
 def test_the_raw_call_is_kept_where_asked() -> None:
-    text = f"a {CALL} b"
-    for pieces in [[text], list(text), *one_cut(text)]:
-        (end,) = [event for event in read(fresh(keep_raw=True), pieces) if isinstance(event, CallEnd)]
-        assert end.raw == CALL
+    events = alike(lambda: fresh(keep_raw=True), f"a {CALL} b")
+    assert [event.raw for event in events if isinstance(event, CallEnd)] == [CALL]
 
 
 # -- any text --------------------------------------------------------------------------------------------------------
@@ -708,8 +671,7 @@ def refuses(_: Cursor) -> Steps[None]:
 def test_a_body_that_refuses_its_own_opening_is_not_opened_there_again() -> None:
     grammar = Grammar((Opener(marker="<f=", consume=False, body=refuses),))
     text = "a <f=<f= b<f="
-    for pieces in ([text], list(text)):
-        assert read(fresh(grammar=grammar), pieces) == [Text(text)]
+    assert alike(lambda: fresh(grammar=grammar), text) == [Text(text)]
 
 
 @pytest.mark.parametrize(
@@ -725,10 +687,7 @@ def test_a_body_that_refuses_its_own_opening_is_not_opened_there_again() -> None
 def test_an_opening_may_not_stand_behind_what_makes_it_data(text: str, calls: int) -> None:
     opener = replace(GRAMMAR.openers[0], not_behind=('":', "=", "("))
     grammar = replace(GRAMMAR, openers=(opener, *GRAMMAR.openers[1:]))
-    whole = read(fresh(grammar=grammar), [text])
-    assert len(calls_in(whole)) == calls
-    for pieces in [*one_cut(text), list(text)]:
-        assert read(fresh(grammar=grammar), pieces) == whole
+    assert len(calls_in(alike(lambda: fresh(grammar=grammar), text))) == calls
 
 
 @pytest.mark.parametrize(("text", "raw"), [(CALL, ""), (CALL[:-20], CALL[:-20])], ids=["complete", "cut off"])
