@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = _as_setting(word, options) or _meant(word, options)
         if args.command.takes_rest and not hint:
             given = shlex.join([*(one for one in arguments if one not in unknown), "--", *unknown])
-            hint = f"; what is not ours stands after --: {PROG} {given}"
+            hint = f"; arguments for the started program go after --: {PROG} {given}"
         own.error(f"{' '.join(unknown)}: unknown{hint}")
     args.rest = rest
     command: Command = args.command

@@ -31,7 +31,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a checkpoint's folder or file, a model's name in Hugging Face's cache, or a llama.cpp server's address",
     )
-    parser.add_argument("--prompt", action="store_true", help="also print what the model is told of a tool")
+    parser.add_argument("--prompt", action="store_true", help="also print a tool as the prompt describes it")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -87,12 +87,12 @@ def _show(derived: Derived, *, prompt: bool) -> None:
     print(safe(f"\nCalls as the template renders them:\n{_indented(derived.sample)}"))
     for what, found in (
         ("Arguments that the template writes so that no reader can tell them", derived.lost),
-        ("What could not be told", derived.unknown),
+        ("What could not be determined", derived.unknown),
     ):
         if found:
             print(safe(f"\n{what}:\n" + "\n".join(f"  - {each}" for each in found)))
     if prompt:
-        print(safe(f"\nWhat the model is told:\n{_indented(family.render_tools([_TOOL], parallel=True))}"))
+        print(safe(f"\nA tool in the prompt:\n{_indented(family.render_tools([_TOOL], parallel=True))}"))
 
 
 def _indented(text: str) -> str:

@@ -118,7 +118,7 @@ class Values:
     constrain: Literal["auto", "off", "response_format", "structured_outputs", "structural_tag", "llama_cpp"] = option(
         "auto", "prompt", FREE,
         "What to ask of the backend's constrained decoding for `required`, a named tool or `strict: true`. "
-        "A constrained list of calls is held behind the first until each is complete; one that is cut is dropped.")
+        "Calls after the first of a constrained list are held back until complete; one that is cut is dropped.")
     retries: int = option(1, "prompt", FEWER,
         "New tries when `required` or a named tool got no call, a call does not fit its tool's schema (`strict: "
         "true`, `validate_arguments=retry`), or a text is not the JSON that `response_format` asks for.", least=0)
@@ -144,7 +144,7 @@ class Values:
         "Arguments that are not JSON. `repair`: text where they are no object. `forward`: as the model wrote them, "
         "for clients that repair them.", profiles={"strict": "error"})
     coerce_arguments: bool = option(True, "parsing", FREE,
-        "A string where a tool's schema admits none, but what it holds, leaves as that: `\"2\"` as `2`.")
+        "A string is converted where a tool's schema admits no string, but the value in it: `\"2\"` becomes `2`.")
     repair_names: bool = option(True, "parsing", FREE,
         "A name that means exactly one offered tool, but for case, separators and prefixes such as `functions.`,"
         " calls that.")
@@ -152,7 +152,7 @@ class Values:
         "`true`: fragments as the model writes them. `false`: a call goes out when it is complete and valid.")
     reasoning: Literal["ignore", "parse"] = option("ignore", "parsing", FREE, "Markup inside reasoning.")
     reasoning_field: str | None = option(None, "parsing", FREE,
-        "Where reasoning found in the text goes; none leaves it in content as written.", own=readers.REASONING_FIELD)
+        "The field for reasoning found in the text; none keeps it in content as written.", own=readers.REASONING_FIELD)
     reasoning_start: Literal["auto", "open", "closed"] = option("auto", "parsing", FREE,
         "Whether answers begin in a thought that the chat template has opened. `auto`: by the model's name, and by "
         "its first `</think>` without a beginning.")
@@ -187,14 +187,14 @@ class Values:
         "Calls in an answer; generation stops there.", least=1, profiles={"gateway": 20}, most={"gateway": 50})
     max_tool_rounds: int | None = option(None, "guard", FEWER, "Assistant turns with calls in the history.", least=1)
     max_repeated_calls: int | None = option(None, "guard", FEWER,
-        "The same call with the same arguments and result so often in a row: the model is told; once more is a 422.",
+        "Repeats in a row of a call with the same arguments and result: the model gets a note; one more is a 422.",
         least=1, profiles={"gateway": 3})
     max_messages: int | None = option(None, "guard", FEWER, "Messages in a request.", least=1)
     max_result_bytes: int | None = option(None, "guard", FEWER, "Longer tool results are truncated.", least=1)
     # It was obeyed before the request could be read; so was `upload_timeout`.
     max_request_bytes: int | None = option(32 * _MIB, "guard", OPERATOR, "Bytes of a request.", least=1)
     upload_timeout: float | None = option(60.0, "guard", OPERATOR,
-        "Longest wait for the next piece of a request's body, which may lag behind 1 KiB a second by as much.",
+        "Longest wait for the next piece of a request's body, and longest delay against 1 KiB a second.",
         own=readers.OPTIONAL_SECONDS)
     max_response_bytes: int | None = option(64 * _MIB, "guard", FEWER,
         "Bytes of a whole answer, and of a streamed one of Responses, which is kept for its last event.", least=1)
@@ -231,7 +231,7 @@ class Values:
     strict_ids: bool = option(False, "strict", ON,
         "Call ids in the history must match `^call_[a-zA-Z0-9]+$`.", profiles={"strict": True})
     strict_results: bool = option(False, "strict", ON,
-        "Every call in the history has one result, right behind it and with content; ids are used once.",
+        "Every call in the history has one result with content directly after it; ids are used once.",
         profiles={"strict": True})
     call_index: bool = option(False, "guard", ON,
         "Calls of whole answers have an `index`, as those of streams.", profiles={"gateway": True})

@@ -34,7 +34,7 @@ COMMAND = Command(
     run=_run,
     description="Starts the proxy on a free loopback port and the agent on it, and ends with the agent. Nothing is"
     " written into your own configuration of the agent. `env` prints the variables for any other program, or runs"
-    " what stands behind -- with them.",
+    " the command after -- with them.",
     examples=(
         "toolcall-middleware launch opencode --upstream http://127.0.0.1:8000/v1",
         "toolcall-middleware launch claude --upstream http://127.0.0.1:8000/v1 --model Qwen/Qwen3-8B",
