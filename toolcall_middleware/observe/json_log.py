@@ -1,19 +1,40 @@
-"""What every line of the log has: the request that it belongs to, one form of the time, and its fields as JSON."""
+"""The lines of the log: `event: name=value …`, the request that each belongs to, and the same fields as JSON."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import logging
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Protocol
-
-from ..log_lines import FIELDS, pairs
+from typing import Any, Protocol
 
 LOGGERS = ("toolcall_middleware", "toolcall_middleware.proxy", "toolcall_middleware.anthropic")
 _LONGEST = 256
+FIELDS = "toolcall"
+"""The attribute of a log record that holds the fields of its line, by name."""
+_PLAIN = re.compile(r"[A-Za-z0-9._:/+=@~%,*()\[\]-]+")
+_LONGEST_VALUE = 500
+
+
+def pairs(fields: Mapping[str, Any]) -> str:
+    """Return `name=value name=value`, without values that are None or empty. Others than words are JSON in ASCII."""
+    words = []
+    for name, value in fields.items():
+        if value is None or value == "":
+            continue
+        text = str(value)[:_LONGEST_VALUE]
+        words.append(f"{name}={text if _PLAIN.fullmatch(text) else json.dumps(text)}")
+    return " ".join(words)
+
+
+def log_event(logger: logging.Logger, level: int, event: str, fields: Mapping[str, Any]) -> None:
+    """Log one event with its fields. They may hold what a client or a model wrote, and no secret."""
+    if logger.isEnabledFor(level):
+        extra = {FIELDS: {"event": event.replace(" ", "_"), **fields}}
+        logger.log(level, "%s", f"{event}: {pairs(fields)}", extra=extra)
 
 
 class Request(Protocol):

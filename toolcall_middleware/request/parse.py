@@ -47,6 +47,7 @@ class ChatRequest:
     `custom` are the names of tools of `type: custom`: in `tools`, functions with one required string `input`.
     `provider` are the types of tools that a provider runs itself, by their index: they are not in `tools`.
     `deprecated` is the path of the first field of the deprecated functions API, or an empty string.
+    `answer_schema` is the schema that `response_format` asks of the answer's text; `{"type": "object"}` for any object.
     """
 
     model: str
@@ -65,6 +66,7 @@ class ChatRequest:
     custom: frozenset[str] = frozenset()
     provider: Mapping[int, str] = field(default_factory=dict)
     deprecated: str = ""
+    answer_schema: Mapping[str, Any] | None = None
 
     @property
     def offers_tools(self) -> bool:
@@ -317,6 +319,18 @@ def _offered(raw: msgspec.Raw) -> bytes:
     return b"" if given == b"null" or (given[:1] == b"[" and not given[1:-1].strip()) else given
 
 
+def _answer_schema(raw: msgspec.Raw | None) -> Mapping[str, Any] | None:
+    """The schema that a `response_format` asks of the answer's text."""
+    wanted = openai.read_value(raw)
+    match wanted:
+        case {"type": "json_schema", "json_schema": {"schema": dict() as schema}}:
+            return schema
+        case {"type": "json_object"}:
+            schema = wanted.get("schema")
+            return schema if isinstance(schema, dict) else {"type": "object"}
+    return None
+
+
 class _Reader:
     """Reads the fields of one request."""
 
@@ -362,6 +376,7 @@ class _Reader:
             custom=offered.custom,
             provider=offered.provider,
             deprecated=deprecated,
+            answer_schema=_answer_schema(self._fields.get("response_format")),
         )
 
     def _normalise(self, history: History, offered: OfferedTools, choice: ToolChoice, *, legacy: bool) -> None:

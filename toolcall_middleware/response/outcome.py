@@ -16,8 +16,8 @@ import msgspec
 
 from ..formats.base import ToolFormat
 from ..formats.near_misses import MAX_LOOKED_AT, NoCall, places, unknown_name
-from ..log_lines import log_event
 from ..model import ToolSet
+from ..observe.json_log import log_event
 from ..parsing.events import CallEnd
 from ..parsing.pieces import Gathered
 from ..parsing.values.coercion import Coercion

@@ -15,7 +15,7 @@ from ..formats import registry
 from ..formats.answer_text import JsonAnswer
 from ..formats.base import ToolFormat
 from ..formats.inner_calls import Asked
-from ..log_lines import log_event
+from ..observe.json_log import log_event
 from ..request.parse import ChatRequest
 from ..response.choice import AnswerOutcome, ChoiceAnswer, choice_maker
 from ..response.message import AnswerPolicy, Extension
@@ -28,7 +28,7 @@ from ..wire.json_input import let_go
 from . import prompt
 from .actions import Facts
 from .backend_memory import BackendMemory, PromptFormat, ReasoningStart
-from .negotiation import Negotiation, Next, answer_schema
+from .negotiation import Negotiation, Next
 from .tool_budget import FIND_TOOLS, ToolBudget
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ class ToolRequest:
     def _answer_schema(self) -> Mapping[str, Any] | None:
         """The schema that the client asks of an answer in text; None without a schema, or if a call is required."""
         chat, asked = self.chat, self.chat.offers_tools or self.settings.structured == "prompt"
-        return answer_schema(chat) if asked and not chat.choice.must_call else None
+        return chat.answer_schema if asked and not chat.choice.must_call else None
 
     # -- another attempt -----------------------------------------------------------------------------------------
 

@@ -113,7 +113,7 @@ class Negotiation:
         """Decide how the first attempt is asked, by what is known of the model."""
         chat = self._chat
         # With the client's response_format, many backends keep a model from calling. By prompt it can do both.
-        own_answer = answer_schema(chat) is not None and chat.offers_tools
+        own_answer = chat.answer_schema is not None and chat.offers_tools
         if self._auto and (chat.choice.must_call or not own_answer):
             support = self.support
             self.is_trial = support is None and chat.offers_tools
@@ -424,7 +424,7 @@ def constraint_requests(
     tools = chat.shown_tools.tools
     if settings.constrain == "off" or not tools:
         return []
-    answer = answer_schema(chat)
+    answer = chat.answer_schema
     if not chat.choice.must_call and answer is None and not any(tool.strict for tool in tools):
         return []
     llama_cpp = asks_llama_cpp_for_text(settings)
@@ -502,18 +502,6 @@ _AUTO = frozenset({"response_format", "llama_cpp"})
 
 def _response_format(kind: str, **more: Any) -> dict[str, Any]:
     return {"response_format": {"type": kind, **more}}
-
-
-def answer_schema(chat: ChatRequest) -> Mapping[str, Any] | None:
-    """The schema that the client's `response_format` asks of the answer's text; `{}` for any JSON object."""
-    wanted = openai.read_value(chat.fields.get("response_format"))
-    match wanted:
-        case {"type": "json_schema", "json_schema": {"schema": dict() as schema}}:
-            return schema
-        case {"type": "json_object"}:
-            schema = wanted.get("schema")
-            return schema if isinstance(schema, dict) else {"type": "object"}
-    return None
 
 
 def _tagged(tags: tuple[Tag, ...], chat: ChatRequest) -> dict[str, Any]:
@@ -640,7 +628,7 @@ class ConstraintLadder:
 
     def _schemas(self) -> list[Any]:
         schemas: list[Any] = [tool.parameters for tool in self._chat.shown_tools.tools]
-        answer = answer_schema(self._chat)
+        answer = self._chat.answer_schema
         return schemas if answer is None else [*schemas, answer]
 
     def _kind_fact(self, kind: str) -> Fact:

@@ -35,7 +35,6 @@ from ..wire import openai
 from ..wire.openai import new_call_id
 from .backend_memory import WINDOW, BackendMemory
 from .history import text_of
-from .negotiation import answer_schema
 
 MAX_SEARCHES = 3
 """The maximum of answers of `find_tools` in one exchange."""
@@ -143,7 +142,7 @@ class ToolBudget:
         """Whether an answer that needs no call can be constrained to a call, as `respond` can hold text."""
         chat, settings = self._chat, self._settings
         free = chat.choice.mode is ChoiceMode.AUTO and chat.choice.allowed is None
-        own = RESPOND.name in chat.listed.by_name or answer_schema(chat) is not None
+        own = RESPOND.name in chat.listed.by_name or chat.answer_schema is not None
         return settings.choose and settings.constrain != "off" and free and not own
 
     def natively(self) -> None:

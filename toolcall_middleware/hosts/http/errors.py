@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import ToolCallError
-from ...log_lines import log_event
+from ...observe.json_log import log_event
 from ...observe.metrics import Metrics, shared_metrics
 from .head import Headers, values_of
 from .request_record import record_of

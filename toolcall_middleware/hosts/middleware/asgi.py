@@ -20,8 +20,7 @@ from ...apis.passage import PASSAGE, Passage
 from ...errors import FormatError, SettingsError, ToolCallError, is_ours
 from ...exchange import Action, Ask, Exchange, Fail, Learn, Learned, Request
 from ...formats import registry
-from ...log_lines import log_event
-from ...observe.json_log import lines_of
+from ...observe.json_log import lines_of, log_event
 from ...observe.report import observers_of
 from ...request.parse import one_reading, without_overrides
 from ...settings import Settings, hide_login

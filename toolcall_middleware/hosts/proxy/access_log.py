@@ -15,8 +15,7 @@ from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
-from ...log_lines import pairs
-from ...observe.json_log import lines_of, time_of
+from ...observe.json_log import lines_of, pairs, time_of
 from ...wire import openai
 from ..http.answer import MeasuredAnswer
 from ..http.head import raw_path

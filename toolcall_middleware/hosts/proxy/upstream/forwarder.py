@@ -24,7 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ....apis.foreign_call_ids import FORMS, with_ids
 from ....errors import SettingsError, ToolCallError, on_one_line
-from ....log_lines import log_event
+from ....observe.json_log import log_event
 from ....settings import Settings
 from ....wire import openai
 from ....wire.openai import read_object
