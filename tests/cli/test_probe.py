@@ -91,7 +91,7 @@ def test_a_key_is_shown_and_many_models_are_counted() -> None:
         (lambda _: PlainTextResponse("<html>Bad Gateway</html>", 502), "status 502"),
         (lambda _: JSONResponse({"error": {"message": "No such key: k"}}, 401), "status 401"),
         (lambda _: JSONResponse({"data": [{"id": 3}, "x", {"id": "a\x1b[2J"}]}), "it lists no models"),
-        (lambda _: PlainTextResponse("x" * (5 << 20)), "its answer has no end"),
+        (lambda _: PlainTextResponse("x" * (9 << 20)), "its answer has more than 8 MiB"),
         (lambda _: PlainTextResponse("[" * 100_000), "its answer is not JSON"),
     ],
 )

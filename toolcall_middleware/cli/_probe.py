@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
-from ..hosts.http.client_library import httpx
-from ..hosts.proxy.upstream.client import asking_client, reason, refusal
+from ..hosts.proxy.upstream.client import ask_json
 
 _SECONDS = 5.0
 """For all questions together: the start of a proxy waits for them."""
-_MOST_BYTES = 4 << 20
 _MOST_SHOWN = 3
 # What each server writes as the owner of its models.
 _OWNERS = {"vllm": "vLLM", "llamacpp": "llama.cpp", "sglang": "SGLang", "library": "Ollama"}
@@ -46,29 +43,13 @@ def look(url: str, key: str | None, *, seconds: float = _SECONDS) -> Backend:
 
 def _look(url: str, key: str | None, seconds: float, found: Backend) -> None:
     try:
-        with asking_client(url, key, seconds) as client:
-            _read_models(_get(client, f"{url}/models"), found)
-            if found.server == "llama.cpp" or (found.server is None and found.models and not found.context):
-                _read_props(client, url.removesuffix("/v1"), found)
-    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        found.fault = reason(error)
+        _read_models(ask_json(f"{url}/models", key, seconds), found)
     except ValueError as error:  # SettingsError, too
         found.fault = str(error)
-
-
-def _get(client: httpx.Client, url: str) -> Any:
-    with client.stream("GET", url) as answer:
-        body = b""
-        for piece in answer.iter_bytes():
-            body += piece
-            if len(body) > _MOST_BYTES:
-                raise ValueError("its answer has no end")
-    if answer.status_code != 200:
-        raise ValueError(refusal(answer.status_code, body))
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        raise ValueError("its answer is not JSON") from None
+        return
+    if found.server == "llama.cpp" or (found.server is None and found.models and not found.context):
+        with contextlib.suppress(ValueError):  # which other servers do not have
+            _read_props(ask_json(f"{url.removesuffix('/v1')}/props", key, seconds), found)
 
 
 def server_of(listed: Any) -> str | None:
@@ -101,12 +82,8 @@ def _read_models(listed: Any, found: Backend) -> None:
     found.fault = None if found.models else "it lists no models"
 
 
-def _read_props(client: httpx.Client, root: str, found: Backend) -> None:
-    """llama.cpp's `/props`, which other servers do not have."""
-    try:
-        props = _get(client, f"{root}/props")
-    except (httpx.HTTPError, ValueError):
-        return
+def _read_props(props: Any, found: Backend) -> None:
+    """llama.cpp's `/props`."""
     settings = props.get("default_generation_settings") if isinstance(props, dict) else None
     length = settings.get("n_ctx") if isinstance(settings, dict) else None
     if isinstance(length, int) and length > 0:

@@ -185,8 +185,8 @@ def test_arguments_of_the_agent_without_dashes_are_explained(capsys: pytest.Capt
     assert left.value.code == 2
     said = " ".join(capsys.readouterr().err.split())
     assert (
-        "arguments for the started program go after --: toolcall-middleware launch env --upstream http://127.0.0.1:9/v1 -- -p"
-        in said
+        "arguments for the started program go after --: toolcall-middleware launch env"
+        " --upstream http://127.0.0.1:9/v1 -- -p" in said
     )
 
 

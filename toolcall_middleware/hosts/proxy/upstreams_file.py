@@ -11,7 +11,6 @@ format = "hermes"
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -264,7 +263,6 @@ def _known(where: str, table: Mapping[str, Any], keys: tuple[str, ...], faults: 
 
 
 _PROPS_SECONDS = 5.0
-_MAX_PROPS = 8 << 20
 
 
 def with_template(settings: Settings) -> Settings:
@@ -288,33 +286,13 @@ def with_template(settings: Settings) -> Settings:
 
 def ask(url: str, key: str | None) -> None:
     """Makes the address of a llama.cpp server, with or without `/v1`, a source of templates. Raises SettingsError."""
+    from .upstream.client import ask_json
+
     place = upstream_address(url, "/props")
-    sources.remember(url, hide_login(place), _asked(place, key))
-
-
-def _asked(url: str, key: str | None) -> object:
-    from ..http.client_library import httpx
-    from .upstream.client import asking_client, reason, refusal
-
-    body = bytearray()
     try:
-        with asking_client(url, key, _PROPS_SECONDS) as client, client.stream("GET", url) as answer:
-            for piece in answer.iter_bytes():
-                body += piece
-                if len(body) > _MAX_PROPS:
-                    break
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise _error(url, f"cannot be asked: {reason(error)}") from None
-    if answer.status_code != 200:
-        raise _error(url, f"cannot be asked: {refusal(answer.status_code, bytes(body))}")
-    if len(body) > _MAX_PROPS:
-        raise _error(url, f"answers more than {_MAX_PROPS} bytes")
-    try:
-        value: object = json.loads(body)
-    except (ValueError, RecursionError):
-        raise _error(url, "answers with what is no JSON") from None
-    return value
-
-
-def _error(url: str, what: str) -> SettingsError:
-    return SettingsError(f"template: {hide_login(url)} {what}.")
+        props = ask_json(place, key, _PROPS_SECONDS)
+    except SettingsError:
+        raise
+    except ValueError as error:
+        raise SettingsError(f"template: {hide_login(place)} cannot be asked: {error}.") from None
+    sources.remember(url, hide_login(place), props)

@@ -21,6 +21,7 @@ from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 import anyio
+import msgspec
 
 from ....errors import SettingsError
 from ....settings import read_variable
@@ -29,6 +30,8 @@ from ...http.client_library import httpx
 from ...http.cors import is_loopback
 
 Headers = list[tuple[bytes, bytes]]
+_MOST_ASKED = 8 << 20
+"""Bytes of what a server says of itself."""
 
 
 class Progress:
@@ -330,12 +333,30 @@ def tls_to(origin: httpx.URL) -> ssl.SSLContext | None:
     return context
 
 
-def asking_client(url: str, key: str | None, seconds: float) -> httpx.Client:
-    """Asks an upstream about itself before it serves, over the way that requests take. Raises SettingsError, and
-    httpx.InvalidURL.
+def ask_json(url: str, key: str | None, seconds: float) -> Any:
+    """Asks a server about itself before the proxy serves, over the way that requests take: the JSON of its answer.
+
+    Raises ValueError, whose message says why there is none, and SettingsError.
     """
-    parsed = httpx.URL(url)
-    headers = {} if key is None else {"authorization": f"Bearer {key}"}
-    # The client itself takes a `proxy` since httpx 0.26 only.
-    transport = httpx.HTTPTransport(proxy=proxy_of_environment(parsed), verify=tls_to(parsed) or False)
-    return httpx.Client(headers=headers, timeout=seconds, transport=transport, trust_env=False)
+    body = bytearray()
+    try:
+        parsed = httpx.URL(url)
+        # The client itself takes a `proxy` since httpx 0.26 only.
+        transport = httpx.HTTPTransport(proxy=proxy_of_environment(parsed), verify=tls_to(parsed) or False)
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        with (
+            httpx.Client(headers=headers, timeout=seconds, transport=transport, trust_env=False) as client,
+            client.stream("GET", url) as answer,
+        ):
+            for piece in answer.iter_bytes():
+                body += piece
+                if len(body) > _MOST_ASKED:
+                    raise ValueError(f"its answer has more than {_MOST_ASKED >> 20} MiB")
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        raise ValueError(reason(error)) from None
+    if answer.status_code != HTTPStatus.OK:
+        raise ValueError(refusal(answer.status_code, bytes(body)))
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        raise ValueError("its answer is not JSON") from None
