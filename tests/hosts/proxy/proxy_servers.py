@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tests.helpers.asgi_client import Client
 from toolcall_middleware import Settings
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.http.head import is_chat
@@ -188,27 +189,16 @@ class FakeTransport(httpx.AsyncBaseTransport):
         return [value for key, value in self.headers[-1] if key == name]
 
 
-@dataclass
-class Answer:
-    """What an app sent."""
+class Answer(Client):
+    """A request with a scope of its own, and what an app sent: `headers` are as they came."""
 
-    messages: list[Message]
-
-    @property
-    def status(self) -> int:
-        return int(self.messages[0]["status"])
+    def __init__(self, scope: Scope, *pieces: bytes) -> None:
+        super().__init__(pieces or (b"",))
+        self.scope = scope
 
     @property
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        return list(self.messages[0]["headers"])
-
-    @property
-    def body(self) -> bytes:
-        return b"".join(message.get("body", b"") for message in self.messages[1:])
-
-    @property
-    def complete(self) -> bool:
-        return len(self.messages) > 1 and not self.messages[-1].get("more_body", False)
+    def headers(self) -> list[tuple[bytes, bytes]]:  # type: ignore[override]
+        return list(self.got[0]["headers"])
 
 
 def scope_of(
@@ -239,18 +229,6 @@ def scope_of(
 
 async def ask(app: ASGIApp, scope: Scope, *pieces: bytes) -> Answer:
     """Drives `app` with a body in `pieces`; the client then waits."""
-    waiting = list(pieces) or [b""]
-    messages: list[Message] = []
-
-    async def receive() -> Message:
-        if not waiting:
-            await asyncio.Event().wait()
-        body = waiting.pop(0)
-        return {"type": "http.request", "body": body, "more_body": bool(waiting)}
-
-    async def send(message: Message) -> None:
-        messages.append(message)
-
-    async with asyncio.timeout(PATIENCE):
-        await app(scope, receive, send)
-    return Answer(messages)
+    answer = Answer(scope, *pieces)
+    await answer.run_with_others(app)
+    return answer

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp
 
 from tests.helpers.asgi_client import Backend, Client
 from toolcall_middleware.hosts.proxy.upstream.model_names import AliasedAnswer, asked_model
@@ -39,18 +39,14 @@ RENAMED = (
 
 
 async def renamed(kind: bytes, *pieces: bytes, limit: int | None = None, coding: bytes = b"identity") -> Answer:
-    messages: list[Message] = []
-
-    async def send(message: Message) -> None:
-        messages.append(message)
-
-    answer = AliasedAnswer(send, "client", limit)
+    made = Answer({})
+    answer = AliasedAnswer(made.send, "client", limit)
     headers = [(b"content-type", kind), (b"content-encoding", coding), (b"content-length", b"99"), (b"x", b"y")]
     await answer.send({"type": "http.response.start", "status": 200, "headers": headers})
     for piece in pieces:
         await answer.send({"type": "http.response.body", "body": piece, "more_body": True})
     await answer.send({"type": "http.response.body", "body": b"", "more_body": False})
-    return Answer(messages)
+    return made
 
 
 @settings(max_examples=60, deadline=None)

@@ -152,7 +152,7 @@ async def test_a_whole_answer_is_translated_at_its_end() -> None:
 
 async def test_a_stream_leaves_as_it_comes() -> None:
     answer = await drive(Provider(SSE, part(b"ab", more=True), part(b"", more=True), part(b"c!", more=True), part(b"")))
-    assert [message.get("body") for message in answer.messages[1:]] == [b"A", b"B", b"C", b"!"]
+    assert [message.get("body") for message in answer.got[1:]] == [b"A", b"B", b"C", b"!"]
     assert answer.headers == [(b"content-type", b"text/event-stream")]
     assert answer.complete
 

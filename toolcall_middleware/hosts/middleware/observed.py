@@ -49,30 +49,43 @@ class ExchangeNotes:
 
     def add(self, exchange: Exchange, event: Event, actions: Sequence[Action], begin: float, now: float) -> None:
         """An event came at `begin`, and led to `actions` by `now` (seconds of `time.perf_counter`)."""
-        report = self._report
+        report, recorder, facts = self._report, self._report.recorder, exchange.facts
         report.own += now - begin
-        if report.recorder is not None:
-            self._record(report.recorder, exchange, event, actions, begin, now)
+        cause = -1 if recorder is None else self._record(recorder, event, facts, begin)
         if type(event) is Body:
             if not self._answering and report.attempts:
                 self._answering = True
                 report.attempts[-1].first_byte = begin
         elif type(event) is Head and report.attempts:
             report.attempts[-1].status = event.status
+        if recorder is not None and actions:
+            self._record_decisions(recorder, facts, now)  # all that is decided leads to what is done now
+            self._record_steps(recorder, cause, now)
         for action in actions:
-            if type(action) is Send:
-                if exchange.writer is None:  # else see `WatchedWriter`
-                    self._note_sent(action.data, now, called=exchange.emitted_calls > 0)
-            elif type(action) is Forward and type(event) is Body:
-                self._note_sent(event.data, now, called=exchange.emitted_calls > 0)
-            elif type(action) is Ask:
-                facts = exchange.facts
-                self._answering = False
-                report.attempts.append(Attempt("first" if facts is None else facts.why, now))
-                if action.prompt is not None:  # the template writes it first, in a thread
-                    action.prompt.on_body = partial(self._on_body, now)
-            elif type(action) is Fail:
-                report.error = str(action.error.code)
+            match action:
+                case Send(data):
+                    if exchange.writer is None:  # else see `WatchedWriter`
+                        self._note_sent(data, now, called=exchange.emitted_calls > 0)
+                    written = exchange.writer is not None and exchange.writer.in_use  # its steps are recorded
+                    if recorder is not None and data and not written:
+                        recorder.data("client", data, now, of=cause)
+                case Forward() if type(event) is Body:
+                    self._note_sent(event.data, now, called=exchange.emitted_calls > 0)
+                    if recorder is not None and event.data:
+                        recorder.data("client", event.data, now, of=cause)
+                case Ask(body, prompt):
+                    self._answering = False
+                    report.attempts.append(Attempt("first" if facts is None else facts.why, now))
+                    if prompt is not None:  # the template writes it first, in a thread
+                        prompt.on_body = partial(self._on_body, now)
+                    elif recorder is not None:
+                        recorder.data("ask", body, now)
+                case Fail(error):
+                    report.error = str(error.code)
+                    if recorder is not None:
+                        recorder.note("error", now, code=error.code, message=error.message)
+                case _:
+                    pass
 
     def _on_body(self, begin: float, data: bytes) -> None:
         """The prompt is written: that was work of ours since `begin`, and only now the backend is asked."""
@@ -107,50 +120,22 @@ class ExchangeNotes:
             room = _MAX_REASONS - len(report.finish_reasons)
             report.finish_reasons += [found.decode() for found in _REASON.findall(data)[:room]]
 
-    def _record(
-        self,
-        recorder: Recorder,
-        exchange: Exchange,
-        event: Event,
-        actions: Sequence[Action],
-        begin: float,
-        now: float,
-    ) -> None:
-        """Record an event and its actions. Of what an `AnswerWriter` writes, its steps are recorded."""
-        facts, written = exchange.facts, exchange.writer is not None and exchange.writer.in_use
-        cause = -1
+    def _record(self, recorder: Recorder, event: Event, facts: Facts | None, begin: float) -> int:
+        """Record an event. The number of its row, -1 for none."""
         match event:
             case Request(body):
-                cause = recorder.data("request", body, begin)
+                row = recorder.data("request", body, begin)
                 if facts is not None:
                     known = self._memory.facts(facts.model)
                     recorder.note("settings", begin, values=_recorded(self._settings), known=known)
+                return row
             case Head(status, headers):
                 kind = next(iter(values_of(headers, b"content-type")), b"")
-                cause = recorder.note("head", begin, status=status, content_type=kind.decode("latin-1")[:128])
+                return recorder.note("head", begin, status=status, content_type=kind.decode("latin-1")[:128])
             case Body(data):
-                if data:
-                    cause = recorder.data("backend", data, begin)
+                return recorder.data("backend", data, begin) if data else -1
             case _:
-                cause = recorder.note("event", begin, what=type(event).__name__)
-        if actions:
-            self._record_decisions(recorder, facts, now)  # all that is decided leads to what is done now
-            self._record_steps(recorder, cause, now)
-        for action in actions:
-            match action:
-                case Ask(body, prompt):
-                    if prompt is None:
-                        recorder.data("ask", body, now)
-                case Send(data):
-                    if data and not written:
-                        recorder.data("client", data, now, of=cause)
-                case Forward():
-                    if type(event) is Body and event.data:
-                        recorder.data("client", event.data, now, of=cause)
-                case Fail(error):
-                    recorder.note("error", now, code=error.code, message=error.message)
-                case _:
-                    pass
+                return recorder.note("event", begin, what=type(event).__name__)
 
     def _record_steps(self, recorder: Recorder, cause: int, now: float) -> None:
         for step in self._steps:
