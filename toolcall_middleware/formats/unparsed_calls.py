@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ..errors import ToolCallError
 from ..formats.base import StreamParser
 from ..parsing.events import CallArgs, CallEnd, CallStart
-from ..parsing.values.json_spelling import decode
+from ..parsing.values.json_reader import decode
 
 _LLAMA_CPP = re.compile(r"Failed to parse input at pos \d+: ")
 # llama.cpp puts the prompt's last words before it: the assistant's turn up to the token that ends its header (a channel

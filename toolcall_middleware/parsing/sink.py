@@ -115,7 +115,6 @@ class Sink:
         "_ended_at",
         "_kept",
         "_meant",
-        "_offered",
         "_options",
         "_refused",
         "_unknown",
@@ -134,6 +133,7 @@ class Sink:
         "keep_raw",
         "learned",
         "mode",
+        "offered",
         "opening",
         "says_more",
         "schema",
@@ -163,13 +163,13 @@ class Sink:
         self.flow: ArgumentsReader | None = None  # reads the next text: see `flows`
         self.emit_text = emit_text
         self.call_began: Callable[[], str] = str  # takes the white space before a call that is emitted
+        self.offered = offered  # whether the request offers this name
         self.schema = schema  # a tool's `parameters` by its name
         self.written: str | None = None  # the name of the call at hand as the model wrote it, if it was another
         self.in_reasoning = False
         self.learned: tuple[str, ...] = ()  # spellings of the model's own that a family has met in this answer
         self.stopped_at: str | None = None  # the marker of another role's turn, after a call
         self.coerced = False  # a value of the open call was given the type that the schema asks for
-        self._offered = offered
         self._meant = meant  # the offered name for one that is another spelling of it
         self._unknown = options.unknown_tool
         self._unknown_name = ""  # the name of the call at hand, which is not offered
@@ -181,13 +181,9 @@ class Sink:
         self._ended: CallEnd | str | None = None  # without its raw text; or the name that is not offered
         self._ended_at = 0  # where it belongs in `events`
 
-    def offered(self, name: str) -> bool:
-        """Whether the request offers this name."""
-        return self._offered(name)
-
     def takes_any(self, name: str) -> bool:
         """Whether a call of this name may have any JSON as arguments, or is refused for its name."""
-        if self._options.any_arguments is None or not (self._offered(name) or self._unknown == "forward"):
+        if self._options.any_arguments is None or not (self.offered(name) or self._unknown == "forward"):
             return True
         return (name if self._meant is None else self._meant(name)) in self._options.any_arguments
 
@@ -205,7 +201,7 @@ class Sink:
         self.opening = 0
         if self._meant is not None and (meant := self._meant(name)) != name:
             name, self.written = meant, name
-        if self._offered(name) or (name and self._unknown == "forward"):
+        if self.offered(name) or (name and self._unknown == "forward"):
             self.calls += 1
             self.committed = True
             self.mode = _CALL

@@ -21,7 +21,7 @@ from ..observe.json_log import log_event
 from ..parsing.events import CallEnd
 from ..parsing.pieces import Gathered
 from ..parsing.values.coercion import Coercion
-from ..parsing.values.json_spelling import decode
+from ..parsing.values.json_reader import decode
 
 _log = logging.getLogger("toolcall_middleware")
 _MAX_NAME = 256  # characters in a log

@@ -6,8 +6,7 @@ import re
 
 from ..patterns import SPACE, anywhere
 from ..sink import WrittenArguments
-from ..values.json_reader import JsonReader
-from ..values.json_spelling import decode, quoted
+from ..values.json_reader import JsonReader, decode, quoted
 
 _PLAIN = anywhere(r'[^"\'\\\n]*')
 # Inside double quotes, with escapes that are complete. Not what msgspec refuses to decode.
@@ -167,7 +166,7 @@ class StringArguments:
             return True
         if inner.in_string:
             return not self._bare
-        return not (inner.depth and inner.wants_string)
+        return not (inner.stack and inner.wants_string)
 
     def _give(self, text: str, out: list[str]) -> None:
         """Read text of the string."""

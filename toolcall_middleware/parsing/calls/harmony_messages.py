@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 
 from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import anywhere
-from ..values.json_spelling import quoted
+from ..values.json_reader import quoted
 from ..values.typing import Places
 from .call_arguments import CallArguments
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from ..cursor import MAX_GAP, Cursor, NotACall, Steps, TextOver, Unreadable
 from ..patterns import WHITE_SPACE
-from ..values.json_reader import JsonReader
-from ..values.json_spelling import decode
+from ..values.json_reader import JsonReader, decode
 from .call_arguments import CallArguments
 
 _MAX_NAME = 512  # characters of a key, a name or an id

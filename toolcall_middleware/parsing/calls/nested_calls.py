@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import WHITE_SPACE
-from ..values.json_spelling import quoted
+from ..values.json_reader import quoted
 from ..values.typing import STRING, Place, Places, json_of
 
 _TAG = re.compile(r"[ \t\r\n]{0,64}<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>")

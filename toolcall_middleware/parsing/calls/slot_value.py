@@ -11,7 +11,7 @@ from typing import Any
 
 from ..cursor import Cursor
 from ..patterns import WHITE_SPACE
-from ..values.json_spelling import quoted
+from ..values.json_reader import quoted
 from ..values.typing import STRING, is_json, json_of
 from .slot_layout import CDATA, MAX_TAG, Layout
 

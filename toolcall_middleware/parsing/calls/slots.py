@@ -14,7 +14,7 @@ from typing import Any
 
 from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import WHITE_SPACE
-from ..values.json_spelling import decode, quoted
+from ..values.json_reader import decode, quoted
 from ..values.typing import Places, repaired_json
 from .call_arguments import CallArguments
 from .slot_layout import CDATA, CDATA_END, MAX_TAG, Layout

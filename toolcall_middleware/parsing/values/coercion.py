@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from .json_spelling import decode
+from .json_reader import decode
 from .typing import Place, Places
 
 _OUTSIDE = re.compile(r"[\"{}\[\],]")

@@ -17,12 +17,79 @@ What must be seen to decide is held back: a comma up to the next character, a nu
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
+
+import msgspec
 
 from ..cursor import Steps
 from ..patterns import WHITE_SPACE, anywhere
-from .json_spelling import BEGUN, CONTROL, ESCAPES, LITERALS, NUMBER, quoted, repaired_number
+
+# -- spellings -----------------------------------------------------------------------------------------------------
+
+NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_BEGUN = re.compile(
+    r"t(?:r(?:ue?)?)?|f(?:a(?:l(?:se?)?)?)?|n(?:u(?:ll?)?)?"
+    r"|-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:(?<=[0-9])[eE][+-]?[0-9]*)?)?"
+)
+_LOOSE_NUMBER = re.compile(r"([+-]?)0*([0-9][0-9_]*)?(\.[0-9_]*)?([eE][+-]?[0-9]+)?")
+WORDS = {
+    **dict.fromkeys(("true", "True", "TRUE"), "true"),
+    **dict.fromkeys(("false", "False", "FALSE"), "false"),
+    **dict.fromkeys(("null", "None", "NULL", "none", "nil"), "null"),
+}
+"""The words for true, false and null, with JSON's spelling."""
+LITERALS = WORDS | dict.fromkeys(("undefined", "NaN", "nan", "Infinity", "-Infinity", "inf", "-inf"), "null")
+"""Unquoted words that are not strings, with JSON's spelling."""
+_CONTROL = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+_ESCAPES = {ord(char): text for char, text in _CONTROL.items()} | {ord('"'): '\\"', ord("\\"): "\\\\"}
+for _code in range(0x20):
+    _ESCAPES.setdefault(_code, f"\\u{_code:04x}")
+
+
+def decode(text: str) -> Any:
+    """The value of the JSON `text`. Raises ValueError where it is not JSON, RecursionError where it is too deep.
+
+    msgspec decodes it, or `json` where it holds half of a surrogate pair, as a model's text may.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except UnicodeEncodeError:
+        return json.loads(text)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from None
+
+
+def quoted(text: str) -> str:
+    """`text` as the content of a JSON string: quotes, backslashes and control characters are escaped."""
+    return text.translate(_ESCAPES)
+
+
+def repaired_number(word: str) -> str | None:
+    """JSON's spelling of the number `word`, which is not valid JSON; None where `word` is not a number."""
+    if not word or word[0] not in "+-.0123456789":
+        return None
+    low = word.lower().lstrip("+-")
+    if low.startswith(("0x", "0o", "0b")):
+        try:
+            return str(int(word.replace("_", ""), 0)) if len(word) < 64 else None
+        except ValueError:
+            return None
+    match = _LOOSE_NUMBER.fullmatch(word)
+    if match is None:
+        return None
+    sign, whole, fraction, exponent = match.groups()
+    whole = (whole or "").replace("_", "").lstrip("0")
+    fraction = (fraction or "").replace("_", "")
+    if not whole and len(fraction) < 2 and "0" not in word:
+        return None
+    whole = whole or "0"
+    return ("-" if sign == "-" else "") + whole + (fraction if len(fraction) > 1 else "") + (exponent or "")
+
+
+# -- the reader ----------------------------------------------------------------------------------------------------
 
 _VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COLON, _AFTER, _COMMA, _OPENED, _STRING, _QUOTE, _WORD, _WORDS, _DONE = range(
     13
@@ -40,14 +107,6 @@ _IN_BLOCK = anywhere(r"[^*<]*")
 _ENDS_STRING = frozenset(",}]\"'<")
 _CLOSING = {"{": "}", "[": "]"}
 _MISSING = {_COLON: ":null", _VALUE: "null", _KEY: '"":null'}
-
-SET, MEMBERS = "<*"
-"""Among the open brackets: that of a set in Python's notation (`{'a', 'b'}`); `**{…}`, whose members are the call's."""
-LISTS = f"[({SET}"
-OPEN = {"{": "{", "[": "[", "(": "[", SET: "["}
-SHUT = {"{": "}", "[": "]", "(": "]", SET: "]", MEMBERS: ""}
-CLOSERS = {"{": "}", "[": "]", "(": ")", SET: "}", MEMBERS: "}"}
-MATES = {"}": f"{{{MEMBERS}{SET}", "]": "[", ")": "("}
 
 
 class Brackets(list[str]):
@@ -72,16 +131,29 @@ class Brackets(list[str]):
         return self._counts.get(str(bracket), 0) > 0
 
 
-class _At:
-    """The state of a reader: the current text, and the open string, word and brackets."""
+class JsonReader:
+    """Reads one value. `feed` until `done`; `close` to end it early."""
 
     __slots__ = (
-        "done", "doubtful", "ends", "guessed", "half", "i", "is_key", "last", "mark", "out", "pending", "quote",
-        "repaired", "s", "settled", "stack", "state", "stuck", "waits",
+        "_steps", "done", "doubtful", "ends", "guessed", "half", "i", "is_key", "last", "mark", "out", "pending",
+        "quote", "repaired", "s", "settled", "stack", "state", "stuck", "waits",
     )  # fmt: skip
 
-    def __init__(self, ends: tuple[str, ...]) -> None:
-        self.ends = ends  # markers that end a call, also in a comment after a value that is not closed
+    def __init__(self, ends: tuple[str, ...] = ()) -> None:
+        """ends: markers that end a call, also in a comment after a value that is not closed."""
+        self.done = False
+        """Whether the value is complete, and the copy valid JSON."""
+        self.repaired = False
+        """Whether something was not JSON as it was written."""
+        self.stuck = False
+        """Whether the last piece was read up to a character that cannot belong to JSON: see `feed`."""
+        self.settled = False
+        """Whether enough was seen to say that this is meant as JSON: a first key with its colon, or the end."""
+        self.doubtful = False
+        """Whether a key had no colon before anything was settled."""
+        self.guessed = False
+        """Whether a value was missing or had no quotes, or a key had no colon."""
+        self.ends = ends
         self.state = _VALUE
         self.stack = Brackets()
         self.is_key = False  # the current string or word is a key
@@ -93,7 +165,97 @@ class _At:
         self.half = ""  # up to seven characters that are read again with more text: half an escape, a slash
         self.pending: list[str] = []  # what was read of a comma, a quote or a word that is not decided on
         self.waits = False  # a marker of `ends` may begin at `i`
-        self.done = self.repaired = self.guessed = self.stuck = self.settled = self.doubtful = False  # see JsonReader
+        self._steps = _read(self)  # over, and no longer in a cycle with this, when the value is
+
+    @property
+    def in_string(self) -> bool:
+        """Whether the next character is inside a string, where nothing is markup."""
+        return self.state in (_STRING, _OPENED)
+
+    @property
+    def wants_string(self) -> bool:
+        """Whether a quote could open a string here, or close one that a bare quote opened."""
+        return self.state in (_VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COMMA, _STRING, _OPENED)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the innermost container is empty so far."""
+        return self.state in (_FIRST_KEY, _FIRST_ITEM)
+
+    @property
+    def cut(self) -> bool:
+        """Whether more than closing brackets is missing: the text stops in a string, a number or a word, or before a
+        value. A literal that is complete is a value.
+        """
+        if self.state == _WORD:
+            return self.is_key or (bool(self.stack) and "".join(self.pending) not in LITERALS)
+        if self.state == _OPENED:
+            return self.half != self.quote
+        return self.state not in (_AFTER, _QUOTE, _DONE)
+
+    def copies(self, s: str) -> bool:
+        """Whether `s` is the middle of a string, which is emitted as it is."""
+        if self.state != _STRING or self.half or self.quote != '"' or self.is_key:
+            return False
+        if '"' not in s and "\\" not in s and s.isprintable():
+            return True
+        return len(s) < _SHORT and _RUN.fullmatch(s) is not None
+
+    def run(self, text: str) -> tuple[str, str | None]:
+        """See `ArgumentsReader.run`."""
+        if self.copies(text):
+            return text, None
+        out: list[str] = []
+        i = self.feed(text, 0, out)
+        goes_on = i == len(text) and not self.done
+        return out[0] if len(out) == 1 else "".join(out), None if goes_on else text[i:]
+
+    def feed(self, s: str, i: int, out: list[str]) -> int:
+        """Read `s` from index `i`; append what is emitted to `out`; return the index after what was read.
+
+        The index is below `len(s)` when the value is done, or when `stuck`: at this place is a character that cannot
+        belong to JSON and that the caller may know (a closing tag); `close` ends the value there. Or the text there
+        may become one of `ends`: then it is given again with more text.
+        """
+        if self.state == _STRING and not i and self.copies(s):
+            out.append(s)
+            return len(s)
+        before = 0
+        if self.half:
+            before = i - len(self.half)
+            s, i = self.half + s[i:], 0
+        self._resume(s, i, out)
+        if self.done or self.stuck or self.waits:
+            self.half = ""
+            return self.i + before
+        self.half = s[self.i :]
+        return len(s) + before
+
+    def close(self, out: list[str]) -> None:
+        """End the value here, and add what is missing. Does nothing when it is done."""
+        if not self.done:
+            self.repaired = self.last = True
+            half, self.half = self.half, ""
+            self._resume(half, 0, out)
+
+    def release(self, out: list[str]) -> None:
+        """Emit what is held back, as far as JSON can begin with it: the text is over and the value stays open."""
+        held = "".join(self.pending)
+        if self.state == _QUOTE:
+            out.append('"' + held)
+        elif self.state == _STRING and self.half[:1] == "\\":
+            out.append(self.half)
+        elif self.state == _WORD and not self.is_key and _BEGUN.fullmatch(held):
+            out.append(held)
+
+    def _resume(self, s: str, i: int, out: list[str]) -> None:
+        self.s, self.i, self.mark, self.out = s, i, i, out
+        self.stuck = self.waits = False
+        next(self._steps, None)
+        self.flush(self.i)
+        self.out = []
+
+    # -- for the steps -------------------------------------------------------------------------------------------------
 
     def flush(self, end: int) -> None:
         """Emit what was read and not emitted."""
@@ -126,152 +288,10 @@ class _At:
         yield from self.more()
 
 
-class JsonReader:
-    """Reads one value. `feed` until `done`; `close` to end it early."""
-
-    __slots__ = ("_at", "_steps")
-
-    def __init__(self, ends: tuple[str, ...] = ()) -> None:
-        """ends: markers that end a call, also in a comment after a value that is not closed."""
-        self._at = _At(ends)
-        self._steps = _read(self._at)
-
-    @property
-    def done(self) -> bool:
-        """Whether the value is complete, and the copy valid JSON."""
-        return self._at.done
-
-    @property
-    def repaired(self) -> bool:
-        """Whether something was not JSON as it was written."""
-        return self._at.repaired
-
-    @property
-    def stuck(self) -> bool:
-        """Whether the last piece was read up to a character that cannot belong to JSON: see `feed`."""
-        return self._at.stuck
-
-    @property
-    def settled(self) -> bool:
-        """Whether enough was seen to say that this is meant as JSON: a first key with its colon, or the end."""
-        return self._at.settled
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether a key had no colon before anything was settled."""
-        return self._at.doubtful
-
-    @property
-    def guessed(self) -> bool:
-        """Whether a value was missing or had no quotes, or a key had no colon."""
-        return self._at.guessed
-
-    @property
-    def in_string(self) -> bool:
-        """Whether the next character is inside a string, where nothing is markup."""
-        return self._at.state in (_STRING, _OPENED)
-
-    @property
-    def wants_string(self) -> bool:
-        """Whether a quote could open a string here, or close one that a bare quote opened."""
-        return self._at.state in (_VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY, _COMMA, _STRING, _OPENED)
-
-    @property
-    def depth(self) -> int:
-        """How many containers are open."""
-        return len(self._at.stack)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the innermost container is empty so far."""
-        return self._at.state in (_FIRST_KEY, _FIRST_ITEM)
-
-    @property
-    def cut(self) -> bool:
-        """Whether more than closing brackets is missing: the text stops in a string, a number or a word, or before a
-        value. A literal that is complete is a value.
-        """
-        at = self._at
-        if at.state == _WORD:
-            return at.is_key or (bool(at.stack) and "".join(at.pending) not in LITERALS)
-        if at.state == _OPENED:
-            return at.half != at.quote
-        return at.state not in (_AFTER, _QUOTE, _DONE)
-
-    def copies(self, s: str) -> bool:
-        """Whether `s` is the middle of a string, which is emitted as it is."""
-        at = self._at
-        if at.state != _STRING or at.half or at.quote != '"' or at.is_key:
-            return False
-        if '"' not in s and "\\" not in s and s.isprintable():
-            return True
-        return len(s) < _SHORT and _RUN.fullmatch(s) is not None
-
-    def run(self, text: str) -> tuple[str, str | None]:
-        """See `ArgumentsReader.run`."""
-        if self.copies(text):
-            return text, None
-        out: list[str] = []
-        i = self.feed(text, 0, out)
-        goes_on = i == len(text) and not self._at.done
-        return out[0] if len(out) == 1 else "".join(out), None if goes_on else text[i:]
-
-    def feed(self, s: str, i: int, out: list[str]) -> int:
-        """Read `s` from index `i`; append what is emitted to `out`; return the index after what was read.
-
-        The index is below `len(s)` when the value is done, or when `stuck`: at this place is a character that cannot
-        belong to JSON and that the caller may know (a closing tag); `close` ends the value there. Or the text there
-        may become one of `ends`: then it is given again with more text.
-        """
-        at = self._at
-        if at.state == _STRING and not i and self.copies(s):
-            out.append(s)
-            return len(s)
-        before = i - len(at.half)
-        if at.half:
-            s, i = at.half + s[i:], 0
-        else:
-            before = 0
-        at.s, at.i = s, i
-        self._resume(out)
-        if at.done or at.stuck or at.waits:
-            at.half = ""
-            return at.i + before
-        at.half = s[at.i :]
-        return len(s) + before
-
-    def close(self, out: list[str]) -> None:
-        """End the value here, and add what is missing. Does nothing when it is done."""
-        at = self._at
-        if not at.done:
-            at.repaired = at.last = True
-            at.s, at.i, at.half = at.half, 0, ""
-            self._resume(out)
-
-    def release(self, out: list[str]) -> None:
-        """Emit what is held back, as far as JSON can begin with it: the text is over and the value stays open."""
-        at = self._at
-        held = "".join(at.pending)
-        if at.state == _QUOTE:
-            out.append('"' + held)
-        elif at.state == _STRING and at.half[:1] == "\\":
-            out.append(at.half)
-        elif at.state == _WORD and not at.is_key and BEGUN.fullmatch(held):
-            out.append(held)
-
-    def _resume(self, out: list[str]) -> None:
-        at = self._at
-        at.out, at.mark = out, at.i
-        at.stuck = at.waits = False
-        next(self._steps, None)
-        at.flush(at.i)
-        at.out = []
-
-
 # -- structure -----------------------------------------------------------------------------------------------------
 
 
-def _read(at: _At) -> Steps[None]:
+def _read(at: JsonReader) -> Steps[None]:
     """The whole value."""
     while at.state != _DONE:
         s = at.s
@@ -301,7 +321,7 @@ def _read(at: _At) -> Steps[None]:
     at.done = at.settled = True
 
 
-def _value(at: _At, c: str) -> Steps[None]:
+def _value(at: JsonReader, c: str) -> Steps[None]:
     i, stack = at.i, at.stack
     if c in "\"'":
         yield from _string(at, c, is_key=False)
@@ -323,7 +343,7 @@ def _value(at: _At, c: str) -> Steps[None]:
         at.state = _AFTER
 
 
-def _key(at: _At, c: str) -> Steps[None]:
+def _key(at: JsonReader, c: str) -> Steps[None]:
     i = at.i
     if c in "\"'":
         yield from _string(at, c, is_key=True)
@@ -340,7 +360,7 @@ def _key(at: _At, c: str) -> Steps[None]:
         yield from _word(at, is_key=True)
 
 
-def _colon(at: _At, c: str) -> Steps[None]:
+def _colon(at: JsonReader, c: str) -> Steps[None]:
     if c == "<":
         yield from at.block()
         return
@@ -364,7 +384,7 @@ def _colon(at: _At, c: str) -> Steps[None]:
     at.settled = at.settled or not at.doubtful
 
 
-def _after(at: _At, c: str) -> Steps[None]:
+def _after(at: JsonReader, c: str) -> Steps[None]:
     i = at.i
     if c == ",":
         yield from _comma(at)
@@ -381,15 +401,15 @@ def _after(at: _At, c: str) -> Steps[None]:
         yield from at.block()
 
 
-def _is_no_key(at: _At, c: str) -> bool:
+def _is_no_key(at: JsonReader, c: str) -> bool:
     return c in "{[" and at.stack[-1] == "{"
 
 
-def _behind_comma(at: _At) -> int:
+def _behind_comma(at: JsonReader) -> int:
     return _KEY if at.stack[-1] == "{" else _VALUE
 
 
-def _comma(at: _At) -> Steps[None]:
+def _comma(at: JsonReader) -> Steps[None]:
     """A comma is dropped before a bracket or another comma: of several the last one stays."""
     at.state, at.pending = _COMMA, []
     at.hold(at.i + 1)
@@ -411,7 +431,7 @@ def _comma(at: _At) -> Steps[None]:
         at.out += at.pending
 
 
-def _bracket(at: _At, wanted: str) -> None:
+def _bracket(at: JsonReader, wanted: str) -> None:
     """A closing bracket: of this container, of an outer one (what is open inside is closed), or of none
     (dropped).
     """
@@ -429,7 +449,7 @@ def _bracket(at: _At, wanted: str) -> None:
     at.state = _AFTER if stack else _DONE
 
 
-def _comment(at: _At) -> Steps[bool]:
+def _comment(at: JsonReader) -> Steps[bool]:
     """Drop the comment at `_i`; whether one is there."""
     c, state = at.s[at.i], at.state
     if c == "/":
@@ -470,7 +490,7 @@ def _comment(at: _At) -> Steps[bool]:
         at.put("", end, end + 1)
 
 
-def _is_end_of_call(at: _At, before: str) -> bool:
+def _is_end_of_call(at: JsonReader, before: str) -> bool:
     """Whether the tag at `_i` is no part of the comment, which ends in `before`: the line's end is missing, as in
     `{"a": 1 // why}</tool_call>`, or the call's closing marker is here.
     """
@@ -485,7 +505,7 @@ def _is_end_of_call(at: _At, before: str) -> bool:
     return False
 
 
-def _ends_begin(at: _At, i: int) -> bool:
+def _ends_begin(at: JsonReader, i: int) -> bool:
     """Whether the text ends inside of one of `ends`, which begins at `i`."""
     size = len(at.s) - i
     return any(len(end) > size and at.s.startswith(end[:size], i) for end in at.ends)
@@ -494,7 +514,7 @@ def _ends_begin(at: _At, i: int) -> bool:
 # -- strings -------------------------------------------------------------------------------------------------------
 
 
-def _string(at: _At, quote: str, *, is_key: bool) -> Steps[None]:
+def _string(at: JsonReader, quote: str, *, is_key: bool) -> Steps[None]:
     i = at.i
     at.quote, at.is_key, at.state = quote, is_key, _OPENED
     if quote == "'":
@@ -513,7 +533,7 @@ def _string(at: _At, quote: str, *, is_key: bool) -> Steps[None]:
     at.state = _COLON if is_key else _AFTER if at.stack else _DONE
 
 
-def _in_quotes(at: _At, quote: str, is_end: Callable[[_At, str], Steps[bool]]) -> Steps[None]:
+def _in_quotes(at: JsonReader, quote: str, is_end: Callable[[JsonReader, str], Steps[bool]]) -> Steps[None]:
     """Copy the text of a string. is_end: whether the string ends at the quote that is here."""
     plain = _PLAIN[quote]
     while True:
@@ -531,10 +551,10 @@ def _in_quotes(at: _At, quote: str, is_end: Callable[[_At, str], Steps[bool]]) -
         elif c == "\\":
             yield from _escape(at)
         else:
-            at.put(ESCAPES[ord(c)], i, i + 1)
+            at.put(_ESCAPES[ord(c)], i, i + 1)
 
 
-def _is_end(at: _At, quote: str) -> Steps[bool]:
+def _is_end(at: JsonReader, quote: str) -> Steps[bool]:
     """Whether the quote at `_i` ends the string: only where the text after it can follow a string."""
     at.flush(at.i)
     at.i = at.mark = at.i + 1
@@ -565,7 +585,7 @@ def _is_end(at: _At, quote: str) -> Steps[bool]:
     return ends
 
 
-def _escape(at: _At) -> Steps[None]:
+def _escape(at: JsonReader) -> Steps[None]:
     while True:
         s, i = at.s, at.i
         c = s[i + 1 : i + 2]
@@ -579,12 +599,12 @@ def _escape(at: _At) -> Steps[None]:
     elif c in '"\\/bfnrt' or (c == "u" and digits == i + 6):
         at.i = i + (6 if c == "u" else 2)
     elif c in "'\n":
-        at.put(CONTROL.get(c, c), i, i + 2)
+        at.put(_CONTROL.get(c, c), i, i + 2)
     else:
         at.put("\\\\", i, i + 1)
 
 
-def _in_three_quotes(at: _At, quote: str) -> Steps[None]:
+def _in_three_quotes(at: JsonReader, quote: str) -> Steps[None]:
     """A string in three quotes: fewer of them in it are data. Before a comma or a bracket, they are a string of
     one quote that is not escaped.
     """
@@ -603,7 +623,7 @@ def _in_three_quotes(at: _At, quote: str) -> Steps[None]:
     yield from _in_quotes(at, quote, _is_end_of_three)
 
 
-def _is_end_of_three(at: _At, quote: str) -> Steps[bool]:
+def _is_end_of_three(at: JsonReader, quote: str) -> Steps[bool]:
     """Whether three quotes, or more, are at `_i`. The last three of them end the string."""
     data = '\\"' if quote == '"' else "'"
     count = 0
@@ -625,7 +645,7 @@ def _is_end_of_three(at: _At, quote: str) -> Steps[bool]:
 # -- words ---------------------------------------------------------------------------------------------------------
 
 
-def _word(at: _At, *, is_key: bool) -> Steps[None]:
+def _word(at: JsonReader, *, is_key: bool) -> Steps[None]:
     """A number, a literal or an unquoted word, which is held up to its end."""
     at.state, at.is_key, at.pending = _WORD, is_key, []
     while True:
@@ -654,7 +674,7 @@ def _word(at: _At, *, is_key: bool) -> Steps[None]:
     at.state = after
 
 
-def _words(at: _At) -> Steps[None]:
+def _words(at: JsonReader) -> Steps[None]:
     """An unquoted string is emitted as it arrives, up to what may end it."""
     at.state = _WORDS
     while True:
@@ -666,7 +686,7 @@ def _words(at: _At) -> Steps[None]:
         elif c and c in '"\\':
             at.put("\\" + c, i, i + 1)
         elif c and c < " " and c not in "\r\n":
-            at.put(ESCAPES[ord(c)], i, i + 1)
+            at.put(_ESCAPES[ord(c)], i, i + 1)
         else:
             at.flush(i)
             return

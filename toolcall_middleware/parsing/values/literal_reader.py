@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 
 from ..cursor import Steps
 from ..patterns import WHITE_SPACE, anywhere
-from .json_reader import CLOSERS, LISTS, MATES, MEMBERS, OPEN, SET, SHUT, Brackets
-from .json_spelling import LITERALS, python_escape, quoted, repaired_number
+from .json_reader import LITERALS, Brackets, quoted, repaired_number
 from .typing import ALL, Places, json_of, literal
 
 _T = TypeVar("_T")
@@ -50,6 +49,19 @@ _IN_QUOTES = "|".join(
 _ITEM = rf"[ \t\r\n]{{0,64}}(?:[rRbBfFuU]{{0,2}}(?:{_IN_QUOTES})|[^'\"(){{}}\[\],:]{{1,64}})[ \t\r\n]{{0,64}}"
 _FIRST_ITEM = re.compile(rf"{_ITEM}([,:}}])")
 
+_SET, _MEMBERS = "<*"
+"""Among the open brackets: that of a set in Python's notation (`{'a', 'b'}`); `**{…}`, whose members are the call's."""
+_LISTS = f"[({_SET}"
+_OPEN = {"{": "{", "[": "[", "(": "[", _SET: "["}
+_SHUT = {"{": "}", "[": "]", "(": "]", _SET: "]", _MEMBERS: ""}
+_CLOSERS = {"{": "}", "[": "]", "(": ")", _SET: "}", _MEMBERS: "}"}
+_MATES = {"}": f"{{{_MEMBERS}{_SET}", "]": "[", ")": "("}
+# An escape in Python's notation, and what may become one with more text.
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|([ntrbf\\\"'av/\n]))")
+_HALF_ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}|[0-7]{1,2})?\Z")
+_MEANINGS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", '"': '"', "'": "'", "a": "\a",
+             "v": "\v", "/": "/", "\n": ""}  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notation:
@@ -71,20 +83,31 @@ class Notation:
     wrapped: bool = False
 
 
-class _At:
-    """The state of a reader: the current text, and the open string, word and brackets."""
+class LiteralReader:
+    """Reads the arguments of one call after their opening bracket, and emits JSON after the object's first brace.
+
+    See `CopiedArguments` and, for text that is given while the arguments go on, `ArgumentsReader`.
+    """
 
     __slots__ = (
-        "by_position", "closer", "cut", "declared", "done", "empty", "held", "i", "in_text", "inner", "is_key", "last",
-        "notation", "offered", "out", "parts", "places", "positional", "quote", "raw", "repaired", "s", "stack",
-        "state", "types",
+        "_steps", "by_position", "closer", "cut", "declared", "done", "empty", "held", "i", "in_text", "inner",
+        "is_key", "last", "notation", "offered", "out", "parts", "places", "positional", "quote", "raw", "repaired",
+        "s", "stack", "state", "types",
     )  # fmt: skip
+    stuck = False
 
     def __init__(
         self, notation: Notation, opening: str, schema: Mapping[str, Any] | None, offered: Callable[[str], bool]
     ) -> None:
+        """opening: the bracket that opened the call. offered: whether a name is that of a tool of the request."""
+        self.done = False
+        """Whether the closing bracket was read."""
+        self.cut = False
+        """Whether they ended in a value, or before one. What was emitted is a beginning, and is never completed."""
+        self.repaired = False
+        """Whether the text was not valid in the notation."""
         self.notation = notation
-        self.closer = CLOSERS[opening]  # the bracket that ends the call
+        self.closer = _CLOSERS[opening]  # the bracket that ends the call
         self.places = Places(schema)
         properties = schema.get("properties") if schema else None
         self.declared: list[str] = list(properties) if isinstance(properties, Mapping) else []
@@ -104,14 +127,54 @@ class _At:
         self.parts: list[str] = []  # the current word
         self.in_text = False  # the word can only be a string
         self.by_position = False  # the value has no name
-        self.done = self.cut = self.repaired = False  # see LiteralReader
+        self._steps = _read(self)  # over, and no longer in a cycle with this, when they are
+
+    @property
+    def streams(self) -> LiteralReader:
+        """The reader that copies the arguments without the reader of the calls."""
+        return self
+
+    def run(self, text: str) -> tuple[str, str | None]:
+        """See `ArgumentsReader.run`. The middle of a string needs no generator."""
+        if self.state == _STRING and self.plain(text, 0) == len(text):
+            self.say(text)
+            return self.said(), None
+        i, said = self.feed(text, 0, last=False)
+        return said, None if i == len(text) and not self.done else text[i:]
+
+    def feed(self, s: str, i: int, /, *, last: bool) -> tuple[int, str]:
+        """Read from `s[i]`: (index after what was read, what is emitted).
+
+        The index is below `len(s)` when they are done, or when more text must be seen.
+        """
+        self.s, self.i, self.last = s, i, last
+        next(self._steps, None)
+        return self.i, self.said()
+
+    def close(self) -> str:
+        """End the arguments here: missing brackets are emitted, unless they end in a value (`cut`)."""
+        if not self.done:
+            self.end(marked=False)
+            self._steps.close()
+        return self.said()
+
+    def release(self) -> str:
+        """Emit nothing: what is held cannot be emitted as it is."""
+        return ""
+
+    def said(self) -> str:
+        """The JSON to emit."""
+        out, self.out = self.out, []
+        return out[0] if len(out) == 1 else "".join(out)
+
+    # -- for the steps -------------------------------------------------------------------------------------------------
 
     @property
     def in_list(self) -> bool:
         """Whether values have no keys here."""
-        return bool(self.stack) and self.stack[-1] in LISTS
+        return bool(self.stack) and self.stack[-1] in _LISTS
 
-    def asked(self, ask: Callable[[_At, int], _T | None], offset: int = 0) -> Steps[_T]:
+    def asked(self, ask: Callable[[LiteralReader, int], _T | None], offset: int = 0) -> Steps[_T]:
         """The answer of `ask` for the text at `offset`. Waits for more text while the answer is None."""
         while (said := ask(self, self.i + offset)) is None:
             yield
@@ -143,7 +206,7 @@ class _At:
         """A key is complete."""
         self.state = _COLON
         self.types, self.by_position = ALL, False
-        if not self.stack or self.stack == [MEMBERS]:
+        if not self.stack or self.stack == [_MEMBERS]:
             self.types = self.places.argument(key)
             self.positional += 1
 
@@ -153,7 +216,7 @@ class _At:
         self.empty = False
         self.named(key)
 
-    def close(self, *, marked: bool) -> None:
+    def end(self, *, marked: bool) -> None:
         """End the arguments here: missing brackets are added, unless they end in a value (`cut`).
 
         marked: a marker or bracket that ends the call is here.
@@ -168,85 +231,14 @@ class _At:
         if in_word:
             _end_word(self)
         while self.stack:
-            self.out.append(SHUT[self.stack.pop()])
+            self.out.append(_SHUT[self.stack.pop()])
         self.out.append("}")
-
-
-class LiteralReader:
-    """Reads the arguments of one call after their opening bracket, and emits JSON after the object's first brace.
-
-    See `CopiedArguments` and, for text that is given while the arguments go on, `ArgumentsReader`.
-    """
-
-    __slots__ = ("_at", "_steps")
-    stuck = False
-
-    def __init__(
-        self, notation: Notation, opening: str, schema: Mapping[str, Any] | None, offered: Callable[[str], bool]
-    ) -> None:
-        """opening: the bracket that opened the call. offered: whether a name is that of a tool of the request."""
-        self._at = _At(notation, opening, schema, offered)
-        self._steps = _read(self._at)
-
-    @property
-    def done(self) -> bool:
-        """Whether the closing bracket was read."""
-        return self._at.done
-
-    @property
-    def cut(self) -> bool:
-        """Whether they ended in a value, or before one. What was emitted is a beginning, and is never completed."""
-        return self._at.cut
-
-    @property
-    def repaired(self) -> bool:
-        """Whether the text was not valid in the notation."""
-        return self._at.repaired
-
-    @property
-    def streams(self) -> LiteralReader:
-        """The reader that copies the arguments without the reader of the calls."""
-        return self
-
-    def run(self, text: str) -> tuple[str, str | None]:
-        """See `ArgumentsReader.run`. The middle of a string needs no generator."""
-        at = self._at
-        if at.state == _STRING and at.plain(text, 0) == len(text):
-            at.say(text)
-            return self._said(), None
-        i, said = self.feed(text, 0, last=False)
-        return said, None if i == len(text) and not at.done else text[i:]
-
-    def feed(self, s: str, i: int, /, *, last: bool) -> tuple[int, str]:
-        """Read from `s[i]`: (index after what was read, what is emitted).
-
-        The index is below `len(s)` when they are done, or when more text must be seen.
-        """
-        at = self._at
-        at.s, at.i, at.last = s, i, last
-        next(self._steps, None)
-        return at.i, self._said()
-
-    def close(self) -> str:
-        """End the arguments here: missing brackets are emitted, unless they end in a value (`cut`)."""
-        if not self._at.done:
-            self._at.close(marked=False)
-        return self._said()
-
-    def release(self) -> str:
-        """Emit nothing: what is held cannot be emitted as it is."""
-        return ""
-
-    def _said(self) -> str:
-        out = self._at.out
-        self._at.out = []
-        return out[0] if len(out) == 1 else "".join(out)
 
 
 # -- structure -----------------------------------------------------------------------------------------------------
 
 
-def _read(at: _At) -> Steps[None]:
+def _read(at: LiteralReader) -> Steps[None]:
     """All arguments."""
     while not at.done:
         at.i = WHITE_SPACE.match(at.s, at.i).end()
@@ -258,7 +250,7 @@ def _read(at: _At) -> Steps[None]:
         if ended is None:
             yield
         elif ended:
-            at.close(marked=True)
+            at.end(marked=True)
         elif at.state == _COLON:
             at.out.append(": ")
             at.state = _VALUE
@@ -280,18 +272,18 @@ def _read(at: _At) -> Steps[None]:
             yield from _value(at, c)
 
 
-def _closes(at: _At, c: str) -> bool:
+def _closes(at: LiteralReader, c: str) -> bool:
     """Whether `c` is a closing bracket of the notation. Where braces are around the call, `)` may be text."""
     return c in "}])" and (c != ")" or at.closer == ")" or "(" in at.stack)
 
 
-def _shut(at: _At, c: str) -> None:
+def _shut(at: LiteralReader, c: str) -> None:
     """A closing bracket. One that nothing has opened is dropped."""
     at.state = _AFTER
-    mates = MATES[c]
+    mates = _MATES[c]
     if not any(mate in at.stack for mate in mates):
         if c == "]" and at.notation.listed:
-            at.close(marked=True)  # the call's own bracket is missing
+            at.end(marked=True)  # the call's own bracket is missing
             return
         if c != at.closer:
             at.repaired = True
@@ -300,8 +292,8 @@ def _shut(at: _At, c: str) -> None:
     at.i += 1
     while at.stack:
         opened = at.stack.pop()
-        at.out.append(SHUT[opened])
-        at.empty = at.empty and opened == MEMBERS
+        at.out.append(_SHUT[opened])
+        at.empty = at.empty and opened == _MEMBERS
         if opened in mates:
             return
         at.repaired = True
@@ -309,11 +301,11 @@ def _shut(at: _At, c: str) -> None:
     at.done = True
 
 
-def _key(at: _At, c: str) -> Steps[None]:
+def _key(at: LiteralReader, c: str) -> Steps[None]:
     keywords = at.notation.keywords
     holds_all = c == "{" and at.empty and not at.stack and at.closer == ")" and not keywords
     if holds_all:
-        at.stack.append(MEMBERS)  # an object in the call's parentheses
+        at.stack.append(_MEMBERS)  # an object in the call's parentheses
     if holds_all or c in ",;:=":
         at.repaired = at.repaired or c != ","
         at.i += 1
@@ -324,7 +316,7 @@ def _key(at: _At, c: str) -> Steps[None]:
         while len(at.s) - at.i < 3 and not at.last:
             yield
         if at.s.startswith("**{", at.i):
-            at.stack.append(MEMBERS)
+            at.stack.append(_MEMBERS)
             at.i += 3
         else:
             at.repaired = True
@@ -355,7 +347,7 @@ def _key(at: _At, c: str) -> Steps[None]:
         yield from _lost_key(at)
 
 
-def _lost_key(at: _At) -> Steps[None]:
+def _lost_key(at: LiteralReader) -> Steps[None]:
     """A key without a colon. One character that cannot belong to a key is dropped."""
     while (word := _LOST_KEY.match(at.s, at.i)) is not None:
         if word.end() < len(at.s) or at.last or word.end() - at.i >= _MAX_KEY:
@@ -366,7 +358,7 @@ def _lost_key(at: _At) -> Steps[None]:
     at.i += 1
 
 
-def _value(at: _At, c: str) -> Steps[None]:
+def _value(at: LiteralReader, c: str) -> Steps[None]:
     if c == ",":  # a doubled one in a list
         at.repaired = True
         at.i += 1
@@ -386,8 +378,8 @@ def _value(at: _At, c: str) -> Steps[None]:
         at.i += len(prefix) + len(quote)
         yield from _string(at, quote, is_key=False, raw="r" in prefix.lower())
     elif c in "{[(":
-        bracket = SET if is_set else c
-        at.out.append(OPEN[bracket])
+        bracket = _SET if is_set else c
+        at.out.append(_OPEN[bracket])
         at.stack.append(bracket)
         at.empty = True
         at.types = ALL
@@ -400,7 +392,7 @@ def _value(at: _At, c: str) -> Steps[None]:
 # -- strings -------------------------------------------------------------------------------------------------------
 
 
-def _string(at: _At, quote: str, *, is_key: bool, raw: bool = False) -> Steps[None]:
+def _string(at: LiteralReader, quote: str, *, is_key: bool, raw: bool = False) -> Steps[None]:
     """Read a string after its opening `quote`. Where no string is declared, its text decides its type."""
     at.empty = at.inner = at.in_text = False
     at.state = _STRING
@@ -438,7 +430,7 @@ def _string(at: _At, quote: str, *, is_key: bool, raw: bool = False) -> Steps[No
         at.out.append(held if made.startswith('"') else made)
 
 
-def _is_end_of_string(at: _At) -> Steps[bool]:
+def _is_end_of_string(at: LiteralReader) -> Steps[bool]:
     """Read the quote here; whether it ends the string."""
     notation, quote, size = at.notation, at.quote, len(at.quote)
     ends, stray = True, ""
@@ -456,17 +448,26 @@ def _is_end_of_string(at: _At) -> Steps[bool]:
     return ends
 
 
-def _escape(at: _At) -> Steps[None]:
-    while (found := python_escape(at.s, at.i)) is None and not at.last:
+def _escape(at: LiteralReader) -> Steps[None]:
+    while not at.last and _HALF_ESCAPE.match(at.s, at.i):
         yield
-    at.i, text = found or (len(at.s), "")
+    m = _ESCAPE.match(at.s, at.i)
+    if at.last and _HALF_ESCAPE.match(at.s, at.i):
+        at.i, text = len(at.s), ""  # its meaning is not known
+    elif m is None:
+        at.i, text = at.i + 1, "\\"
+    else:
+        at.i = m.end()
+        code = m[1] or m[2] or m[3]
+        number = int(code, 16) if code else int(m[4], 8) if m[4] else 0
+        text = _MEANINGS[m[5]] if m[5] else chr(number) if number < 0x110000 else "\ufffd"
     at.say(text)
 
 
 # -- words ---------------------------------------------------------------------------------------------------------
 
 
-def _word(at: _At) -> Steps[None]:
+def _word(at: LiteralReader) -> Steps[None]:
     """A number, a literal, an unquoted text or an expression, which is held up to its comma or bracket."""
     notation, deep = at.notation, 0  # open brackets
     at.state, at.parts, at.in_text = _WORD, [], False
@@ -502,7 +503,7 @@ def _word(at: _At) -> Steps[None]:
             at.take(end + 1)
 
 
-def _is_end_of_word(at: _At, k: int) -> bool | None:
+def _is_end_of_word(at: LiteralReader, k: int) -> bool | None:
     c = at.s[k]
     if c == ",":
         keywords = at.notation.keywords
@@ -517,7 +518,7 @@ def _is_end_of_word(at: _At, k: int) -> bool | None:
     return _closes(at, c) or (c == "<" and _is_end(at, k))
 
 
-def _end_word(at: _At, *, as_string: bool = False) -> None:
+def _end_word(at: LiteralReader, *, as_string: bool = False) -> None:
     """The word is complete: emit what it means."""
     word = "".join(at.parts).strip()
     at.parts = []
@@ -533,7 +534,7 @@ def _end_word(at: _At, *, as_string: bool = False) -> None:
 # -- looking ahead: None where more text must be seen first --------------------------------------------------------
 
 
-def _starts(at: _At, k: int, markers: tuple[str, ...]) -> str | None:
+def _starts(at: LiteralReader, k: int, markers: tuple[str, ...]) -> str | None:
     """The first of `markers` that is at `k`; "" where none is."""
     s = at.s
     for marker in markers:
@@ -544,18 +545,18 @@ def _starts(at: _At, k: int, markers: tuple[str, ...]) -> str | None:
     return ""
 
 
-def _opens(at: _At, k: int) -> str | None:
+def _opens(at: LiteralReader, k: int) -> str | None:
     """The quote that opens a string at `k`; "" where none does."""
     return _starts(at, k, at.notation.quotes)
 
 
-def _is_end(at: _At, k: int) -> bool | None:
+def _is_end(at: LiteralReader, k: int) -> bool | None:
     """Whether the marker after all calls is at `k`."""
     found = _starts(at, k, at.notation.ends)
     return None if found is None else bool(found)
 
 
-def _follows(at: _At, k: int) -> bool | None:
+def _follows(at: LiteralReader, k: int) -> bool | None:
     """Whether the text at `k` can follow the end of a string."""
     s, stack = at.s, at.stack
     depth, begin = len(stack), k
@@ -570,8 +571,8 @@ def _follows(at: _At, k: int) -> bool | None:
             return at_end
         c = s[k]
         if c == ",":
-            return True if depth and stack[depth - 1] in LISTS else _key_follows(at, k + 1)
-        if c != (CLOSERS[stack[depth - 1]] if depth else at.closer):
+            return True if depth and stack[depth - 1] in _LISTS else _key_follows(at, k + 1)
+        if c != (_CLOSERS[stack[depth - 1]] if depth else at.closer):
             if c == "]" and at.notation.listed:
                 return _list_ends(at, k + 1)  # the call's own bracket is missing
             return False if depth else _known_key_follows(at, k)
@@ -581,7 +582,7 @@ def _follows(at: _At, k: int) -> bool | None:
             return _call_ends(at, k)
 
 
-def _known_key_follows(at: _At, k: int) -> bool | None:
+def _known_key_follows(at: LiteralReader, k: int) -> bool | None:
     """Whether a declared key is at `k`: before it, a comma may be missing."""
     m = _NAMED.match(at.s, k)
     if m is None and not at.last:
@@ -591,7 +592,7 @@ def _known_key_follows(at: _At, k: int) -> bool | None:
     return m is not None and m.group(1) in at.declared
 
 
-def _is_set(at: _At, k: int) -> bool | None:
+def _is_set(at: LiteralReader, k: int) -> bool | None:
     """Whether the brace before `k` opens a set: no colon is after its first item."""
     s = at.s
     m = _FIRST_ITEM.match(s, k)
@@ -608,7 +609,7 @@ def _skip(s: str, k: int) -> int:
     return WHITE_SPACE.match(s, k, k + _MAX_LOOK).end()
 
 
-def _key_follows(at: _At, k: int) -> bool | None:
+def _key_follows(at: LiteralReader, k: int) -> bool | None:
     """Whether a key is at `k`, after a comma, and not more of a string or of a text without quotes."""
     s, notation = at.s, at.notation
     k = _skip(s, k)
@@ -640,14 +641,14 @@ def _key_follows(at: _At, k: int) -> bool | None:
     return _may_be_key(at, m.group(1) if m.group(1) is not None else m.group(2))
 
 
-def _may_be_key(at: _At, key: str) -> bool:
+def _may_be_key(at: LiteralReader, key: str) -> bool:
     """Text without quotes, and code in a string that has some, holds commas and keys too: there only a key that is
     declared counts.
     """
     return not (at.inner or at.in_text) or not at.declared or bool(at.stack) or key in at.declared
 
 
-def _list_ends(at: _At, k: int) -> bool | None:
+def _list_ends(at: LiteralReader, k: int) -> bool | None:
     """Whether the text at `k` may follow the list of calls."""
     k = _skip(at.s, k)
     if k == len(at.s):
@@ -655,7 +656,7 @@ def _list_ends(at: _At, k: int) -> bool | None:
     return _is_end(at, k) if at.notation.ends else at.s[k] not in "'\")]},.;:"
 
 
-def _call_ends(at: _At, k: int) -> bool | None:
+def _call_ends(at: LiteralReader, k: int) -> bool | None:
     """Whether the bracket before `k` can be the call's own."""
     s, notation = at.s, at.notation
     k = _skip(s, k)
@@ -682,7 +683,7 @@ def _call_ends(at: _At, k: int) -> bool | None:
     return _next_call(at, k) if at.inner else c.isalnum() or c in "_*#-"
 
 
-def _next_call(at: _At, k: int) -> bool | None:
+def _next_call(at: LiteralReader, k: int) -> bool | None:
     k = _skip(at.s, k)
     m = _NEXT_CALL.match(at.s, k)
     if m is None:

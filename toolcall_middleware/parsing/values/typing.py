@@ -19,8 +19,7 @@ from typing import Any
 import msgspec
 
 from ...json_schema.pointer import Scope
-from .json_reader import JsonReader
-from .json_spelling import NUMBER, WORDS, decode, quoted, repaired_number
+from .json_reader import NUMBER, WORDS, JsonReader, decode, quoted, repaired_number
 
 ALL = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 """The JSON types. A schema that admits any number has `integer` beside `number`."""
