@@ -106,7 +106,7 @@ class MessagesFace(_Fed, messages.MessagesFace):
     @property
     def read(self) -> Any:
         """The request as it was read."""
-        return self.writer._asked
+        return self.writer.asked
 
 
 class ResponsesFace(_Fed, responses.ResponsesFace):

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..errors import ToolCallError
 from ..model import DEFERRED_FIELD
 from ..wire import openai
+
+if TYPE_CHECKING:
+    from .messages.client.request import Asked
 
 PASSAGE = "toolcall.passage"
 _NOT_COMPARED = frozenset({"stream_options", "toolcall", "request_options", DEFERRED_FIELD})
@@ -75,29 +77,16 @@ class Taped(msgspec.Struct):
 class Passage:
     """One request and the bytes of its answer.
 
-    chat: the chat completion that the request became. foreign: names of tools in `chat` that the upstream runs itself.
-    unreadable: the error if the request cannot be translated.
+    asked: the request as it was read. chat: the chat completion that it became.
     """
 
-    def __init__(
-        self,
-        path: str,
-        body: bytes,
-        chat: bytes,
-        *,
-        foreign: frozenset[str] = frozenset(),
-        unreadable: ToolCallError | None = None,
-        servers: tuple[str, ...] = (),
-        unoffered: tuple[tuple[str, str], ...] = (),
-    ) -> None:
+    def __init__(self, path: str, body: bytes, asked: Asked, chat: bytes) -> None:
         self.path = path
         """Where the request goes, from the root of the API."""
         self.body = body
         """What the client sent."""
-        self.servers = servers
-        """Paths of MCP servers, whose tools the upstream may call."""
-        self.unoffered = unoffered
-        """(name, path) of tools that are in the client's request and not in the chat completion."""
+        self.tools = asked.tools
+        """The tools of the client's request."""
         self.ran = 0
         """How many calls the upstream has made by itself, of MCP servers."""
         self.query = b""
@@ -115,9 +104,8 @@ class Passage:
         self._blocks: dict[int | None, Block] = {}  # by the upstream's index
         self.whole: tuple[int, bytes] | None = None
         """Status and body of the upstream's answer, if it is not a stream. Its blocks are on the tape, too."""
+        self._asked = asked
         self._chat = chat
-        self._foreign = foreign
-        self._unreadable = unreadable
 
     @property
     def counts(self) -> bool:
@@ -178,13 +166,13 @@ class Passage:
 
         Raises ToolCallError for a request with content that no chat completion can hold.
         """
-        if self._unreadable is not None:
-            raise self._unreadable
+        if self._asked.talk.unreadable is not None:
+            raise self._asked.talk.unreadable
         fields = openai.read_object(asked)
         tools = openai.read_value(fields.get("tools")) if fields is not None else None
-        if fields is None or not self._foreign or not isinstance(tools, list):
+        if fields is None or not self.tools.foreign or not isinstance(tools, list):
             return asked
-        kept = [tool for tool in tools if tool.get("function", {}).get("name") not in self._foreign]
+        kept = [tool for tool in tools if tool.get("function", {}).get("name") not in self.tools.foreign]
         made: dict[str, Any] = {**fields, "tools": kept}
         if not kept:
             del made["tools"]

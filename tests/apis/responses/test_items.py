@@ -42,89 +42,85 @@ def test_a_string_is_the_users() -> None:
     assert json.loads(asked(input="hello")[1].body)["messages"] == [{"role": "user", "content": "hello"}]
 
 
-def test_instructions_and_the_first_system_messages_are_one() -> None:
-    """Templates take one system message, at the front, and not each of them knows developers."""
-    got = messages_of(
-        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "a"}]},
-        {"role": "system", "content": "b"},
-        USER,
-        {"role": "developer", "content": "late"},
-        instructions="first",
-    )
-    assert got == [
-        {"role": "system", "content": "first\n\na\n\nb"},
-        USER,
-        {"role": "system", "content": "late"},
-    ]
+def said(text: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
 
 
-def test_easy_messages_and_parts_are_read() -> None:
-    assert messages_of(
-        {
-            "role": "user",
-            "content": [
-                {"type": "input_text", "text": "look"},
-                {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "original"},
-                {"type": "input_image", "image_url": "http://x/a.png", "detail": "auto"},
-                {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"},
-                {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
-            ],
-        }
-    ) == [
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "look"},
-                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA", "detail": "high"}},
-                {"type": "image_url", "image_url": {"url": "http://x/a.png"}},
-                {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"}},
-                {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
-            ],
-        }
-    ]
+def thought(text: str) -> dict[str, Any]:
+    return {"type": "reasoning", "summary": [], "encrypted_content": carried(text)}
 
 
-def test_text_and_parallel_calls_are_one_message_and_their_results_follow() -> None:
-    got = messages_of(
-        USER,
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "One moment."}]},
-        fcall("call_a"),
-        fcall("call_b", arguments='{"city": "Rome"}'),
-        foutput("call_a"),
-        foutput("call_b", "rain"),
-        {"role": "assistant", "content": "Done."},
-    )
-    assert got[1:] == [
-        {
-            "role": "assistant",
-            "content": "One moment.",
-            "tool_calls": [chat_call("call_a"), chat_call("call_b", arguments='{"city": "Rome"}')],
-        },
-        {"role": "tool", "tool_call_id": "call_a", "content": "sunny"},
-        {"role": "tool", "tool_call_id": "call_b", "content": "rain"},
-        {"role": "assistant", "content": "Done."},
-    ]
+def result(call_id: str = "call_a", content: str = "sunny") -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
-def test_text_behind_a_call_stays_in_its_message() -> None:
-    got = messages_of(USER, fcall(), {"role": "assistant", "content": "wait"}, foutput())
-    assert got[1] == {"role": "assistant", "content": "wait", "tool_calls": [chat_call()]}
-    assert got[2]["role"] == "tool"
+def calling(*calls: dict[str, Any], content: Any = None, **more: Any) -> dict[str, Any]:
+    return {**said(content), "tool_calls": list(calls), **more}
 
 
-def test_two_messages_of_the_assistant_stay_two() -> None:
-    said = [{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]
-    assert messages_of(USER, *said)[1:] == said
+PATCHED = '*** "x"\n'
+HISTORIES: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
+    # Templates take one system message, at the front, and not each of them knows developers.
+    "the first system messages are one": (
+        [{"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "a"}]},
+         {"role": "system", "content": "b"}, USER, {"role": "developer", "content": "late"}],
+        [{"role": "system", "content": "first\n\na\n\nb"}, USER, {"role": "system", "content": "late"}],
+    ),
+    "parts": (
+        [{"role": "user", "content": [
+            {"type": "input_text", "text": "look"},
+            {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "original"},
+            {"type": "input_image", "image_url": "http://x/a.png", "detail": "auto"},
+            {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"},
+            {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}]}],
+        [{"role": "user", "content": [
+            {"type": "text", "text": "look"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA", "detail": "high"}},
+            {"type": "image_url", "image_url": {"url": "http://x/a.png"}},
+            {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"}},
+            {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}]}],
+    ),
+    "text and parallel calls are one message, and their results follow": (
+        [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "One moment."}]},
+         fcall("call_a"), fcall("call_b", arguments='{"city": "Rome"}'), foutput("call_a"), foutput("call_b", "rain"),
+         said("Done.")],
+        [calling(chat_call(), chat_call("call_b", arguments='{"city": "Rome"}'), content="One moment."),
+         result(), result("call_b", "rain"), said("Done.")],
+    ),
+    "text after a call stays in its message": (
+        [fcall(), said("wait"), foutput()], [calling(chat_call(), content="wait"), result()]
+    ),
+    "two messages of the assistant stay two": ([said("a"), said("b")], [said("a"), said("b")]),
+    "calls one after the other are turns": (
+        [fcall("call_a"), foutput("call_a"), fcall("call_b"), foutput("call_b")],
+        [calling(chat_call()), result(), calling(chat_call("call_b")), result("call_b")],
+    ),
+    "a refusal is text": ([said([{"type": "refusal", "refusal": "No."}])], [said("No.")]),
+    "thoughts of one answer are one": (
+        [thought("a"), fcall(), thought("b"), fcall("call_b"), foutput("call_a"), foutput("call_b")],
+        [calling(chat_call(), chat_call("call_b"), reasoning_content="a\n\nb"), result(), result("call_b")],
+    ),
+    "a thought between a call and text is kept": (
+        [fcall(), thought("a"), said("wait"), foutput()],
+        [calling(chat_call(), content="wait", reasoning_content="a"), result()],
+    ),
+    "a thought with nothing said after it is gone": ([thought("a"), USER], [USER]),
+    "a custom call is a function of one text": (
+        [{"type": "custom_tool_call", "call_id": "call_a", "name": "apply_patch", "input": PATCHED},
+         {"type": "custom_tool_call_output", "call_id": "call_a", "output": "ok"}],
+        [calling(chat_call(name="apply_patch", arguments='{"input": "*** \\"x\\"\\n"}')), result(content="ok")],
+    ),
+}  # fmt: skip
 
 
-def test_calls_one_after_the_other_are_turns() -> None:
-    got = messages_of(USER, fcall("call_a"), foutput("call_a"), fcall("call_b"), foutput("call_b"))
-    assert [message["role"] for message in got] == ["user", "assistant", "tool", "assistant", "tool"]
-
-
-def test_a_refusal_is_what_the_assistant_said() -> None:
-    got = messages_of(USER, {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]})
-    assert got[1] == {"role": "assistant", "content": "No."}
+@pytest.mark.parametrize("name", HISTORIES)
+def test_items_are_messages(name: str) -> None:
+    items, expected = HISTORIES[name]
+    begins_with_system = expected[0]["role"] == "system"
+    before = {"instructions": "first"} if begins_with_system else {}
+    alone = begins_with_system or name == "parts"
+    got = messages_of(*([] if alone else [USER]), *items, tools=[PATCH], **before)
+    assert got == [*([] if alone else [USER]), *expected]
 
 
 @pytest.mark.parametrize(
@@ -155,36 +151,6 @@ def test_what_others_encrypted_is_left_out(foreign: Any) -> None:
     assert messages_of(USER, thought, {"role": "assistant", "content": "a"})[1:] == [
         {"role": "assistant", "content": "a"}
     ]
-
-
-def test_thoughts_of_one_answer_are_one() -> None:
-    thought = [{"type": "reasoning", "summary": [], "encrypted_content": carried(text)} for text in ("a", "b")]
-    got = messages_of(USER, thought[0], fcall(), thought[1], fcall("call_b"), foutput("call_a"), foutput("call_b"))
-    assert got[1]["reasoning_content"] == "a\n\nb"
-    assert len(got[1]["tool_calls"]) == 2
-
-
-def test_a_thought_between_a_call_and_text_of_one_answer_is_kept() -> None:
-    thought = {"type": "reasoning", "summary": [], "encrypted_content": carried("a")}
-    got = messages_of(USER, fcall(), thought, {"role": "assistant", "content": "wait"}, foutput())
-    assert got[1]["reasoning_content"] == "a"
-    assert [message["role"] for message in got] == ["user", "assistant", "tool"]
-
-
-def test_a_thought_without_anything_said_after_it_is_gone() -> None:
-    thought = {"type": "reasoning", "summary": [], "encrypted_content": carried("a")}
-    assert messages_of(USER, thought, USER) == [USER, USER]
-
-
-def test_custom_calls_are_functions_of_one_text() -> None:
-    got = messages_of(
-        USER,
-        {"type": "custom_tool_call", "call_id": "call_a", "name": "apply_patch", "input": '*** "x"\n'},
-        {"type": "custom_tool_call_output", "call_id": "call_a", "output": "ok"},
-        tools=[PATCH],
-    )
-    assert json.loads(got[1]["tool_calls"][0]["function"]["arguments"]) == {"input": '*** "x"\n'}
-    assert got[2] == {"role": "tool", "tool_call_id": "call_a", "content": "ok"}
 
 
 @pytest.mark.parametrize("tools", [[CODES], []])

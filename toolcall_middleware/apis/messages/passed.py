@@ -17,8 +17,7 @@ from ...errors import ToolCallError
 from ...wire import openai
 from ..passage import DELTAS, Block, Passage, Taped
 from .client.messages import MARK
-from .client.request import Asked
-from .client.writer import PING, Errors, MessageWriter, event, usage_of
+from .client.writer import PING, MessageWriter, event, usage_of
 
 _REASONS = {"length": "max_tokens", "content_filter": "refusal"}
 _log = logging.getLogger("toolcall_middleware")
@@ -90,12 +89,10 @@ class _Run:
 class PassedWriter:
     """Writes one answer (`AnswerWriter`). plain: writes all of it if the upstream got a translated request."""
 
-    def __init__(self, passage: Passage, plain: MessageWriter, errors: Errors, asked: Asked) -> None:
+    def __init__(self, passage: Passage, plain: MessageWriter) -> None:
         self.in_use = False
         self._passage = passage
         self._plain = plain
-        self._errors = errors
-        self._asked = asked
         # Steps that the exchange emitted and the client does not have: text, and in `_said` calls and the end. Text may
         # overtake the end of a call. Once the answer is changed, `_said` holds all of them.
         self._text = _Run(None)
@@ -161,7 +158,7 @@ class PassedWriter:
         self._ended = True
         if not self._end_sent:
             delta = {"stop_reason": self._stop_reason(None), "stop_sequence": None}
-            counts = usage_of(usage, input_estimate=self._asked.estimate, output_estimate=1)
+            counts = usage_of(usage, input_estimate=self._plain.asked.estimate, output_estimate=1)
             self._out.append(event("message_delta", {"delta": delta, "usage": counts}))
         self._out.append(event("message_stop", {}))
 
@@ -175,7 +172,7 @@ class PassedWriter:
                 self._passage.done()
             own = waiting[-1] if waiting else None
             is_error = own is not None and own.kind == "error"
-            self._out.append(own.raw if own is not None and is_error else self._errors.event(error))
+            self._out.append(own.raw if own is not None and is_error else self._plain.errors.event(error))
             self._ended = True
 
     def alive(self) -> None:

@@ -49,13 +49,11 @@ def _blocks(content: Any, path: str, role: str) -> None:
             definition = tool.get("definition") if isinstance(tool, dict) else None
             if isinstance(definition, dict):
                 _look(definition, f"{where}.tool.definition", _carries, without=_OF_A_TOOL)
-        elif kind == "tool_result":
-            _look(block, where, _carries, without={"content"})
-            _blocks(block.get("content"), f"{where}.content", role)
-        elif kind in _CALLS:
-            _look(block, where, _carries, without={"input"})
         elif kind in _READ or str(kind).endswith("_tool_result"):
-            _look(block, where, _carries)
+            data = "input" if kind in _CALLS else "content" if kind == "tool_result" else ""
+            _look(block, where, _carries, without={data})
+            if kind == "tool_result":
+                _blocks(block.get("content"), f"{where}.content", role)
         elif SPEAKS_OF_TOOLS.search(str(kind)):
             raise _refusal(f"{where}.type")
         else:

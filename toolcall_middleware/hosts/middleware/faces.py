@@ -166,13 +166,13 @@ def prepare_passage(passage: Passage, scope: Scope, settings: Settings) -> None:
 
 def _check_list(passage: Passage, allowlist: tuple[str, ...]) -> None:
     """Refuse tools of a passed request that the list does not hold, and that its chat completion does not show."""
-    for path in passage.servers:
+    for path in passage.tools.servers:
         message = f"Tools are on an allowlist here, and {path} may have any called: leave MCP servers out."
         raise ToolCallError("tool_not_allowed", message, param=path)
-    for name, path in passage.unoffered:
-        if not admits(allowlist, name):
-            message = f"The tool {shown(name)} is not on the allowlist."
-            raise ToolCallError("tool_not_allowed", message, param=path)
+    for tool in passage.tools.unoffered:
+        if not admits(allowlist, tool.name):
+            message = f"The tool {shown(tool.name)} is not on the allowlist."
+            raise ToolCallError("tool_not_allowed", message, param=tool.path)
 
 
 def _with_options(body: bytes, settings: Settings) -> Settings:

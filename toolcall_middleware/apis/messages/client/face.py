@@ -52,22 +52,14 @@ class MessagesFace(Face):
 
     def request(self, body: bytes, /) -> FaceRequest:
         asked = read_request(body, counting=self.counting, native=self._native)
-        self._errors.paths = {"messages": asked.messages, **asked.tools.paths}
+        self._errors.paths = {"messages": asked.talk.paths, **asked.tools.paths}
         chat = FaceRequest(
             body=openai.encode(asked.chat), stream=asked.stream, dropped_tools=tuple(asked.tools.dropped)
         )
         self.writer = plain = MessageWriter(asked, self._message_id, self._errors)
         if self._native:
-            self.passage = Passage(
-                _COUNT if self.counting else _PATH,
-                passed_body(body),
-                chat.body,
-                foreign=frozenset(asked.tools.foreign),
-                unreadable=asked.unreadable,
-                servers=tuple(asked.tools.servers),
-                unoffered=tuple((tool.name, tool.path) for tool in asked.tools.unoffered),
-            )
-            self.writer = PassedWriter(self.passage, plain, self._errors, asked)
+            self.passage = Passage(_COUNT if self.counting else _PATH, passed_body(body), asked, chat.body)
+            self.writer = PassedWriter(self.passage, plain)
         return chat
 
     # -- a whole answer ----------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 from ....errors import ToolCallError
 from ....wire import openai
 from ....wire.json_input import ANTHROPIC, Reader, read_fields
-from .messages import Thinking, read_messages, read_thinking
+from .messages import Conversation, Thinking, read_messages, read_thinking
 from .tools import Toolbox, chat_choice, read_tools
 
 _log = logging.getLogger("toolcall_middleware")
@@ -30,22 +30,16 @@ _BYTES_A_TOKEN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request that was read. `chat`: the fields of the chat completion.
-
-    messages: the client's path of each chat message. call_ids: those of the history. unreadable: see `Passage`.
-    estimate: how many tokens the prompt may have.
-    """
+    """A request that was read. `chat`: the fields of the chat completion. estimate: how many tokens it may have."""
 
     chat: dict[str, Any]
     model: str
     stream: bool
     thinking: Thinking
     stops: tuple[str, ...]
-    messages: list[str]
+    talk: Conversation
     tools: Toolbox
-    call_ids: set[str]
     estimate: int
-    unreadable: ToolCallError | None
 
 
 def read_request(body: bytes, *, counting: bool = False, native: bool = False) -> Asked:
@@ -70,8 +64,8 @@ def read_request(body: bytes, *, counting: bool = False, native: bool = False) -
         chat["stop"] = stops
     chat.update(_output(request))
     box = read_tools(request, native=native)
-    conversation = read_messages(request, box, system_text(request))
-    chat["messages"] = conversation.messages
+    talk = read_messages(request, box, system_text(request))
+    chat["messages"] = talk.messages
     chat.update(box.fields)
     chat.update(chat_choice(request, box))
     if stream:
@@ -84,10 +78,8 @@ def read_request(body: bytes, *, counting: bool = False, native: bool = False) -
         stream=stream,
         thinking=thinking,
         stops=tuple(stops),
-        messages=conversation.paths,
+        talk=talk,
         tools=box,
-        call_ids=conversation.call_ids,
-        unreadable=conversation.unreadable,
         estimate=_estimate(chat),
     )
 

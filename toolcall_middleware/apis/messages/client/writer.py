@@ -72,11 +72,11 @@ class MessageWriter(BlockWriter):
 
     def __init__(self, asked: Asked, message_id: str, errors: Errors) -> None:
         super().__init__(blanks=False)
-        self._asked = asked
+        self.asked = asked
         self._id = message_id
-        self._errors = errors
+        self.errors = errors
         self.content: list[dict[str, Any]] = []
-        self._taken = set(asked.call_ids)
+        self._taken = set(asked.talk.call_ids)
         self._pieces: list[str] = []  # of the open block
         self._before = b""  # a delta of the open block, up to its text
         self._is_object: bool | None = None  # the open call's arguments; None while they are white space only
@@ -90,7 +90,7 @@ class MessageWriter(BlockWriter):
         if self.begun:
             return
         self.begun = True
-        usage = usage_of(None, input_estimate=self._asked.estimate, output_estimate=1)
+        usage = usage_of(None, input_estimate=self.asked.estimate, output_estimate=1)
         message = {**self._head(), "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
         self._out += (event("message_start", {"message": message}), PING)
 
@@ -118,7 +118,7 @@ class MessageWriter(BlockWriter):
                 self._remarks |= step.remarks
             case ReasoningText(text):
                 self._size += _size(text)
-                if self._asked.thinking.wanted and text:
+                if self.asked.thinking.wanted and text:
                     self._block(step)
             case Content(text) | Refusal(text):
                 self._size += _size(text)
@@ -137,7 +137,7 @@ class MessageWriter(BlockWriter):
 
     def _end(self, finished: Finished, usage: Any) -> dict[str, Any]:
         self._finish_blocks(complete=True)
-        asked = self._asked
+        asked = self.asked
         reason, sequence = stop_of(
             finished.reason, calls=self.calls, refused=self._refused, matched=finished.matched, stops=asked.stops
         )
@@ -150,7 +150,7 @@ class MessageWriter(BlockWriter):
     def fail(self, error: ToolCallError, /) -> None:
         if not self.over:
             self.over, self._plain = True, None
-            self._out.append(self._errors.event(error))
+            self._out.append(self.errors.event(error))
 
     def alive(self) -> None:
         if self.begun and not self.over:
@@ -181,7 +181,7 @@ class MessageWriter(BlockWriter):
             self._pairs, self._is_object = WholePairs(), True
 
     def _head(self) -> dict[str, Any]:
-        return {"id": self._id, "type": "message", "role": "assistant", "model": self._asked.model}
+        return {"id": self._id, "type": "message", "role": "assistant", "model": self.asked.model}
 
     # -- blocks ---------------------------------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class MessageWriter(BlockWriter):
         text: str = step.text  # type: ignore[union-attr]
         if self._pairs is None:
             self._pieces.append(text)
-            if not (self.kind is Kind.THOUGHT and self._asked.thinking.omitted):
+            if not (self.kind is Kind.THOUGHT and self.asked.thinking.omitted):
                 self._delta(text)
             return
         self._pieces.append(text)
@@ -226,7 +226,7 @@ class MessageWriter(BlockWriter):
             case "text":
                 block["text"] = text
             case "thinking":
-                omitted = self._asked.thinking.omitted
+                omitted = self.asked.thinking.omitted
                 carried = text if omitted and len(text) <= MOST_CARRIED else None
                 block["thinking"], block["signature"] = "" if omitted else text, write_signature(carried)
                 self._event_delta({"type": "signature_delta", "signature": block["signature"]})
