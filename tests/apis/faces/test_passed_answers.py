@@ -70,12 +70,17 @@ def blocks_of(answer: httpx.Response) -> tuple[list[dict[str, Any]], str]:
     return blocks, told[-2]["delta"]["stop_reason"]
 
 
-@pytest.fixture(params=["slow", "one piece"])
-def streamed(request: pytest.FixtureRequest, start: Start) -> Callable[..., tuple[list[dict[str, Any]], str]]:
-    """What a client reads of a stream of these blocks, however it is cut."""
+@pytest.fixture(params=["slow", "one piece", "whole"])
+def received(request: pytest.FixtureRequest, start: Start) -> Callable[..., tuple[list[dict[str, Any]], str]]:
+    """What a client reads of an answer of these blocks: a stream, however it is cut, or a whole answer."""
 
     def read(*blocks: dict[str, Any], fields: dict[str, Any] | None = None, **settings: str) -> Any:
         told = events(*blocks)
+        if request.param == "whole":
+            plain = [{name: value for name, value in block.items() if name != "raw"} for block in blocks]
+            _, url = start(Upstream(json.dumps(message(*plain)).encode()), **settings)
+            answer = ask(url, body(**(fields or {}))).json()
+            return answer["content"], answer["stop_reason"]
         upstream = SlowUpstream(stream=told) if request.param == "slow" else Upstream(stream=[b"".join(told)])
         _, url = start(upstream, **settings)
         return blocks_of(ask(url, body(stream=True, **(fields or {}))))
@@ -90,97 +95,86 @@ def text(said: str) -> dict[str, Any]:
     return {"type": "text", "text": said}
 
 
-@pytest.mark.parametrize("settings", [{}, {"unknown_tool": "drop"}, {"stream_arguments": "false"}, {"prose": "drop"},
-                                      {"max_tool_calls": "2"}, {"max_repeated_calls": "3"}])  # fmt: skip
-@pytest.mark.parametrize("before", [[], [TEXT], [CALL], [TEXT, CALL]])
+@pytest.mark.parametrize(
+    ("settings", "before"),
+    [
+        ({}, []), ({}, [TEXT]), ({}, [CALL]), ({}, [TEXT, CALL]), ({"unknown_tool": "drop"}, [TEXT, CALL]),
+        ({"stream_arguments": "false"}, [TEXT, CALL]), ({"prose": "drop"}, [TEXT, CALL]),
+        ({"max_tool_calls": "2"}, [TEXT, CALL]), ({"max_repeated_calls": "3"}, [TEXT, CALL]),
+    ],
+)  # fmt: skip
 def test_a_call_behind_a_refused_one_keeps_its_arguments_and_its_id(
-    streamed: Read, settings: dict[str, str], before: list[dict[str, Any]]
+    received: Read, settings: dict[str, str], before: list[dict[str, Any]]
 ) -> None:
-    got, reason = streamed(*before, UNKNOWN, SECOND, **settings)
+    got, reason = received(*before, UNKNOWN, SECOND, **settings)
     calls = [block for block in got if block["type"] == "tool_use"]
     assert calls == [block for block in [*before, SECOND] if block["type"] == "tool_use"]
     assert reason == "tool_use"
 
 
-@pytest.mark.parametrize("told", [[TEXT, UNKNOWN], [TEXT, UNKNOWN, SECOND], [TEXT, CALL, UNKNOWN]])
+@pytest.mark.parametrize(
+    "told", [[TEXT, UNKNOWN], [TEXT, UNKNOWN, SECOND], [TEXT, CALL, UNKNOWN], [THOUGHT, UNKNOWN, SECOND]]
+)
 def test_text_before_a_refused_call_is_said_once_and_the_call_behind_it(
-    streamed: Read, told: list[dict[str, Any]]
+    received: Read, told: list[dict[str, Any]]
 ) -> None:
-    got, reason = streamed(*told)
+    got, reason = received(*told)
     assert got == [text(SHOWN) if block is UNKNOWN else block for block in told]
-    assert reason == ("end_turn" if len(told) == 2 else "tool_use")
+    assert reason == ("tool_use" if {CALL["id"], SECOND["id"]} & {block.get("id") for block in told} else "end_turn")
 
 
 @pytest.mark.parametrize("settings", [{}, {"validate_arguments": "error"}, {"malformed_arguments": "text"}])
-def test_text_behind_a_refused_call_is_said_once(streamed: Read, settings: dict[str, str]) -> None:
-    got, reason = streamed(UNKNOWN, TAIL, **settings)
+def test_text_behind_a_refused_call_is_said_once(received: Read, settings: dict[str, str]) -> None:
+    got, reason = received(UNKNOWN, TAIL, **settings)
     said = "".join(block["text"] for block in got)
     assert said in {SHOWN + TAIL["text"], TAIL["text"] + SHOWN}
     assert reason == "end_turn"
 
 
-def test_arguments_that_are_coerced_while_they_stream_leave_so(streamed: Read) -> None:
+def test_arguments_that_are_coerced_while_they_stream_leave_so(received: Read) -> None:
     tool = {**READ, "input_schema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
     told = {**CALL, "input": {"n": "7", "path": "/a"}}
-    got, _ = streamed(told, fields={"tools": [tool]})
+    got, _ = received(told, fields={"tools": [tool]})
     assert got == [{**told, "input": {"n": 7, "path": "/a"}}]
 
 
-def test_a_tool_without_arguments_is_called(streamed: Read) -> None:
+def test_a_tool_without_arguments_is_called(received: Read) -> None:
     now = {"name": "now", "input_schema": {"type": "object", "properties": {}}}
     call = {"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}}
-    got, _ = streamed(call, UNKNOWN, {**call, "id": "toolu_2"}, fields={"tools": [now]}, unknown_tool="drop")
+    got, _ = received(call, UNKNOWN, {**call, "id": "toolu_2"}, fields={"tools": [now]}, unknown_tool="drop")
     assert got == [call, {**call, "id": "toolu_2"}]
 
 
-def test_calls_of_one_id_are_two_calls(streamed: Read) -> None:
-    got, _ = streamed(CALL, {**SECOND, "id": CALL["id"]})
+def test_calls_of_one_id_are_two_calls(received: Read) -> None:
+    got, _ = received(CALL, {**SECOND, "id": CALL["id"]})
     assert [block["input"] for block in got] == [CALL["input"], SECOND["input"]]
     assert len({block["id"] for block in got}) == 2
 
 
-def test_a_call_in_the_text_is_one(streamed: Read) -> None:
+def test_a_call_in_the_text_is_one(received: Read) -> None:
     written = '<tool_call>\n{"name": "Read", "arguments": {"path": "/a"}}\n</tool_call>'
-    got, reason = streamed(text("Well. " + written))
+    got, reason = received(text("Well. " + written))
     assert got[0] == text("Well. ")
     assert [(block["name"], block["input"]) for block in got[1:]] == [("Read", {"path": "/a"})]
     assert reason == "tool_use"
 
 
-def test_blocks_of_a_stream_stay_where_they_were(streamed: Read) -> None:
-    got, _ = streamed(THOUGHT, TEXT, CALL, SECOND_THOUGHT, RENAMED)
+def test_blocks_of_a_stream_stay_where_they_were(received: Read) -> None:
+    got, _ = received(THOUGHT, TEXT, CALL, SECOND_THOUGHT, RENAMED)
     assert got == [THOUGHT, TEXT, CALL, SECOND_THOUGHT, SECOND]
 
 
-def test_thoughts_stay_between_calls_where_one_is_repaired(streamed: Read) -> None:
+def test_thoughts_stay_between_calls_where_one_is_repaired(received: Read) -> None:
     """The API wants its thoughts back where they were."""
     cut = {**CALL, "raw": '{"path": "/a"'}
-    got, _ = streamed(cut, SECOND_THOUGHT, SECOND, text("Let me <look>"), THOUGHT)
+    got, _ = received(cut, SECOND_THOUGHT, SECOND, text("Let me <look>"), THOUGHT)
     assert [block for block in got if block["type"] != "text"] == [CALL, SECOND_THOUGHT, SECOND, THOUGHT]
     assert text("Let me <look>") in got
 
 
-def test_blocks_of_a_whole_answer_stay_where_they_were(start: Start) -> None:
-    _, url = start(Upstream(spelled(message(THOUGHT, TEXT, CALL, SECOND_THOUGHT, RENAMED, new=[1.50]))))
-    answer = ask(url, body()).json()
-    assert answer == message(THOUGHT, TEXT, CALL, SECOND_THOUGHT, SECOND, new=[1.50])
-
-
-@pytest.mark.parametrize(
-    ("told", "expected"),
-    [
-        ([TEXT, UNKNOWN], [TEXT, text(SHOWN)]),
-        ([THOUGHT, UNKNOWN, SECOND], [THOUGHT, text(SHOWN), SECOND]),
-        ([UNKNOWN, TAIL], [text(SHOWN), TAIL]),
-    ],
-)
-def test_a_refused_call_of_a_whole_answer_is_text_where_it_was(
-    start: Start, told: list[dict[str, Any]], expected: list[dict[str, Any]]
-) -> None:
-    _, url = start(Upstream(json.dumps(message(*told)).encode()))
-    answer = ask(url, body()).json()
-    assert answer["content"] == expected
-    assert answer["stop_reason"] == ("tool_use" if SECOND in expected else "end_turn")
+def test_fields_of_a_whole_answer_that_nobody_reads_stay(start: Start) -> None:
+    _, url = start(Upstream(spelled(message(TEXT, RENAMED, new=[1.50]))))
+    assert ask(url, body()).json() == message(TEXT, SECOND, new=[1.50])
 
 
 def test_half_a_thought_is_left_out_of_a_changed_answer_and_the_text_after_it_is_sent() -> None:
@@ -228,26 +222,22 @@ def test_strange_events_do_not_end_the_answer(start: Start, strange: dict[str, A
 
 
 @pytest.mark.parametrize(("settings", "fields"), [({"prose": "drop"}, {}), ({}, {"toolcall": {"prose": "drop"}})])
-def test_prose_beside_calls_is_dropped(
-    start: Start, streamed: Read, settings: dict[str, str], fields: dict[str, Any]
-) -> None:
-    got, reason = streamed(THOUGHT, TEXT, CALL, TAIL, SECOND, fields=fields, **settings)
+def test_prose_beside_calls_is_dropped(received: Read, settings: dict[str, str], fields: dict[str, Any]) -> None:
+    got, reason = received(THOUGHT, TEXT, CALL, TAIL, SECOND, fields=fields, **settings)
     assert (got, reason) == ([THOUGHT, CALL, SECOND], "tool_use")
-    _, url = start(Upstream(spelled(message(THOUGHT, TEXT, CALL))), **settings)
-    assert ask(url, body(**fields)).json()["content"] == [THOUGHT, CALL]
 
 
-def test_prose_without_calls_is_kept(streamed: Read) -> None:
-    assert streamed(THOUGHT, TEXT, prose="drop") == ([THOUGHT, TEXT], "end_turn")
+def test_prose_without_calls_is_kept(received: Read) -> None:
+    assert received(THOUGHT, TEXT, prose="drop") == ([THOUGHT, TEXT], "end_turn")
 
 
 @pytest.mark.parametrize("reason", [["end_turn"], {"a": 1}, [], 5])
-def test_a_reason_that_is_no_text_gives_way_to_what_the_answer_holds(streamed: Read, start: Start, reason: Any) -> None:
+def test_a_reason_that_is_no_text_gives_way_to_what_the_answer_holds(received: Read, start: Start, reason: Any) -> None:
     told = events(TEXT, CALL)
     told[-2] = told[-2].replace(b'"tool_use"', json.dumps(reason).encode())
     assert b'"tool_use"' not in told[-2]
     _, url = start(Upstream(stream=told))
-    assert blocks_of(ask(url, body(stream=True))) == streamed(TEXT, CALL)
+    assert blocks_of(ask(url, body(stream=True))) == received(TEXT, CALL)
 
 
 @pytest.mark.parametrize("pieces", ["events", "one"])

@@ -107,14 +107,6 @@ def test_a_rate_is_kept_on_this_face(open_host: Open) -> None:
         client.responses.create(**asked())
 
 
-def test_state_is_refused_by_name(open_host: Open) -> None:
-    served = open_host([])
-    with pytest.raises(openai.BadRequestError) as caught:
-        served.openai().responses.create(**asked(previous_response_id="resp_1"))
-    assert caught.value.param == "previous_response_id"
-    assert not served.backend.seen
-
-
 def test_an_error_in_the_stream_fails_the_response(open_host: Open) -> None:
     served = open_host(["It is a long story."], backend={"quirks": Quirks(error_after=3)})
     events = list(served.openai().responses.create(**asked(stream=True)))
@@ -123,22 +115,7 @@ def test_an_error_in_the_stream_fails_the_response(open_host: Open) -> None:
     assert "engine died" in events[-1].response.error.message
 
 
-def test_a_fault_of_the_model_is_not_tried_again(open_host: Open) -> None:
-    served = open_host(lambda _: "No.", retries=0)
-    with pytest.raises(openai.BadRequestError) as caught:
-        served.openai().responses.create(**asked(tool_choice="required"))
-    assert caught.value.code == "tool_choice_not_satisfied"
-
-
 def test_other_bodies_on_this_path_are_the_app_s(open_host: Open, host: str) -> None:
     served = open_host([])
     answer = httpx.post(f"{served.url}/v1/responses", json={"prompt": "hi"})
     assert answer.status_code == (404 if host == "app" else 400)
-
-
-def test_bytes_of_the_backend_may_come_one_by_one(open_host: Open) -> None:
-    text = "Ä thought. " + write_calls("hermes", CALL)
-    served = open_host([text], backend={"quirks": Quirks(bytes_per_write=1)}, format="hermes")
-    with served.openai().responses.stream(**asked()) as stream:
-        response = stream.get_final_response()
-    assert [item.type for item in response.output] == ["message", "function_call"]

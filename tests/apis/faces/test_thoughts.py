@@ -33,31 +33,26 @@ async def answered(app: Any, api: str, **more: Any) -> Any:
     return answer.json()
 
 
-@pytest.mark.parametrize("display", [{}, {"display": "omitted"}])
-async def test_a_thinking_block_that_comes_back_is_read_again(display: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("api", "display"), [("messages", {}), ("messages", {"display": "omitted"}), ("responses", {})]
+)
+async def test_a_thought_that_comes_back_is_read_again(api: str, display: dict[str, str]) -> None:
     backend = TextBackend([f"<think>Hm, Paris.</think>{CALL}", "It is 7."], strict=True)
-    app = ToolCallMiddleware(backend, faces="messages", format="hermes")
-    thinking = {"type": "adaptive", **display}
+    app = ToolCallMiddleware(backend, faces=api, format="hermes")
     hi = {"role": "user", "content": "The code?"}
-    first = await answered(app, "messages", messages=[hi], thinking=thinking)
-    assert [block["type"] for block in first["content"]] == ["thinking", "tool_use"]
-    result = {"type": "tool_result", "tool_use_id": first["content"][1]["id"], "content": "7"}
-    history = [hi, {"role": "assistant", "content": first["content"]}, {"role": "user", "content": [result]}]
-    await answered(app, "messages", messages=history, thinking=thinking)
-    (said,) = [message["content"] for message in backend.last.body["messages"] if message["role"] == "assistant"]
-    assert said.startswith("<think>\nHm, Paris.\n</think>\n\n<tool_call>")
-
-
-async def test_a_reasoning_item_that_comes_back_is_read_again() -> None:
-    backend = TextBackend([f"<think>Hm, Paris.</think>{CALL}", "It is 7."], strict=True)
-    app = ToolCallMiddleware(backend, faces="responses", format="hermes")
-    hi = {"role": "user", "content": "The code?"}
-    first = await answered(app, "responses", input=[hi])
-    assert [item["type"] for item in first["output"]] == ["reasoning", "function_call"]
-    result = {"type": "function_call_output", "call_id": first["output"][1]["call_id"], "output": "7"}
-    await answered(app, "responses", input=[hi, *first["output"], result])
-    (said,) = [message["content"] for message in backend.last.body["messages"] if message["role"] == "assistant"]
-    assert said.startswith("<think>\nHm, Paris.\n</think>\n\n<tool_call>")
+    if api == "messages":
+        thinking = {"type": "adaptive", **display}
+        thought, call = (await answered(app, api, messages=[hi], thinking=thinking))["content"]
+        result = {"type": "tool_result", "tool_use_id": call["id"], "content": "7"}
+        said = [{"role": "assistant", "content": [thought, call]}, {"role": "user", "content": [result]}]
+        await answered(app, api, messages=[hi, *said], thinking=thinking)
+    else:
+        thought, call = (await answered(app, api, input=[hi]))["output"]
+        result = {"type": "function_call_output", "call_id": call["call_id"], "output": "7"}
+        await answered(app, api, input=[hi, thought, call, result])
+    assert (thought["type"], call["type"]) in {("thinking", "tool_use"), ("reasoning", "function_call")}
+    (shown,) = [message["content"] for message in backend.last.body["messages"] if message["role"] == "assistant"]
+    assert shown.startswith("<think>\nHm, Paris.\n</think>\n\n<tool_call>")
 
 
 async def test_a_call_in_a_thought_that_never_ends_is_one_on_each_face() -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from tests.helpers.google_fake import check
 from toolcall_middleware.apis.google import request
-from toolcall_middleware.apis.google.contents import NO_SIGNATURE
+from toolcall_middleware.apis.google.request import NO_SIGNATURE
 from toolcall_middleware.apis.google.translation import GoogleTranslation
+from toolcall_middleware.apis.turns import NO_RESULT
 from toolcall_middleware.apis.upstream import TranslatedRequest
 from toolcall_middleware.errors import ToolCallError
 
@@ -81,53 +82,101 @@ def test_what_is_no_request_is_refused() -> None:
 # -- messages ------------------------------------------------------------------------------------------------------
 
 
-def test_roles_and_the_system_instruction() -> None:
-    body = sent(
-        messages=[
-            {"role": "system", "content": "Be brief."},
-            {"role": "developer", "content": [{"type": "text", "text": "Be kind."}]},
-            {"role": "user", "content": "a"},
-            {"role": "user", "content": [{"type": "text", "text": "b"}]},
-            {"role": "assistant", "content": "c"},
-            {"role": "assistant", "content": ""},
-            {"role": "user", "content": "d"},
-        ]
-    )
-    assert body["systemInstruction"] == {"parts": [{"text": "Be brief."}, {"text": "Be kind."}]}
-    assert body["contents"] == [
-        {"role": "user", "parts": [{"text": "a"}, {"text": "b"}]},
-        {"role": "model", "parts": [{"text": "c"}]},
-        {"role": "user", "parts": [{"text": "d"}]},
-    ]
+def said(role: str, content: Any, signature: str = "") -> dict[str, Any]:
+    extra = {"extra_content": {"google": {"thought_signature": signature}}} if signature else {}
+    return {"role": role, "content": content, **extra}
 
 
-def test_instructions_alone_are_the_users() -> None:
-    body = sent(messages=[{"role": "system", "content": "Say hi."}])
-    assert body == {"contents": [{"role": "user", "parts": [{"text": "Say hi."}]}]}
+def by(role: str, *parts: dict[str, Any]) -> dict[str, Any]:
+    return {"role": role, "parts": list(parts)}
 
 
-def test_parts() -> None:
-    body = sent(
-        messages=[
-            {
-                "role": "user",
-                "content": [
-                    {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
-                    {"type": "image_url", "image_url": {"url": "https://example.com/a.JPG?x=1"}},
-                    {"type": "input_audio", "input_audio": {"data": PNG, "format": "wav"}},
-                    {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PNG}"}},
-                    {"type": "text", "text": "what?"},
-                ],
-            }
-        ]
-    )
-    assert body["contents"][0]["parts"] == [
-        {"inlineData": {"mimeType": "image/png", "data": PNG}},
-        {"fileData": {"fileUri": "https://example.com/a.JPG?x=1", "mimeType": "image/jpeg"}},
-        {"inlineData": {"mimeType": "audio/wav", "data": PNG}},
-        {"inlineData": {"mimeType": "application/pdf", "data": PNG}},
-        {"text": "what?"},
-    ]
+def words(text: str, **fields: Any) -> dict[str, Any]:
+    return {"text": text, **fields}
+
+
+def calls(name: str, args: dict[str, Any] | None = None, signature: str = "", **own: Any) -> dict[str, Any]:
+    signed = {"thoughtSignature": signature} if signature else {}
+    return {"functionCall": {**own, "name": name, "args": args or {}}, **signed}
+
+
+def gives(name: str, *, parts: list[Any] | None = None, own: dict[str, Any] | None = None, **fields: Any) -> Any:
+    answer = {**(own or {}), "name": name, "response": fields}
+    return {"functionResponse": {**answer, "parts": parts} if parts else answer}
+
+
+SIGNED = called(("a", "f", "{}"), ("b", "g", "{}"))
+SIGNED["tool_calls"][0] |= {"extra_content": {"google": {"thought_signature": "QUJD"}}}
+IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+DRAWN = {"inlineData": {"mimeType": "image/png", "data": PNG}}
+A, B = ("call_" + letter * 24 for letter in "ab")
+HISTORIES: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]] | None]] = {
+    "roles and the system instruction": (
+        [said("system", "Be brief."), said("developer", [{"type": "text", "text": "Be kind."}]), said("user", "a"),
+         said("user", [{"type": "text", "text": "b"}]), said("assistant", "c"), said("assistant", ""),
+         said("user", "d")],
+        [by("user", words("a"), words("b")), by("model", words("c")), by("user", words("d"))],
+        [words("Be brief."), words("Be kind.")],
+    ),
+    "instructions alone are the user's": ([said("system", "Say hi.")], [by("user", words("Say hi."))], None),
+    "parts": (
+        [said("user", [
+            IMAGE, {"type": "image_url", "image_url": {"url": "https://example.com/a.JPG?x=1"}},
+            {"type": "input_audio", "input_audio": {"data": PNG, "format": "wav"}},
+            {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PNG}"}},
+            {"type": "text", "text": "what?"}])],
+        [by("user", DRAWN, {"fileData": {"fileUri": "https://example.com/a.JPG?x=1", "mimeType": "image/jpeg"}},
+            {"inlineData": {"mimeType": "audio/wav", "data": PNG}},
+            {"inlineData": {"mimeType": "application/pdf", "data": PNG}}, words("what?"))],
+        None,
+    ),
+    "calls and results match by name and order": (
+        [*HELLO, {**called((A, "get", '{"x": 1}'), (B, "get", ""), ("g-1", "put", "[2]")), "content": "Wait."},
+         result("g-1", "third"), said("user", "meanwhile"), result(B, {"a": [1]}), result(A, "first", is_error=True),
+         said("user", "and?")],
+        [by("user", words("hi")),
+         by("model", words("Wait."), calls("get", {"x": 1}, NO_SIGNATURE), calls("get"),
+            calls("put", {"arguments": [2]}, id="g-1")),
+         by("user", gives("get", error="first"), gives("get", result={"a": [1]}),
+            gives("put", own={"id": "g-1"}, result="third")),
+         by("user", words("meanwhile"), words("and?"))],
+        None,
+    ),
+    # Other backends need none; Google counts.
+    "a call without a result gets one that says so": (
+        [*HELLO, called((A, "f", "{}"), (B, "g", "{}")), result(B, "ok")],
+        [by("user", words("hi")), by("model", calls("f", {}, NO_SIGNATURE), calls("g")),
+         by("user", gives("f", error=NO_RESULT), gives("g", result="ok"))],
+        None,
+    ),
+    "two results of one call are one": (
+        [*HELLO, called((A, "f", "{}")), result(A, "x"), result(A, "y")],
+        [by("user", words("hi")), by("model", calls("f", {}, NO_SIGNATURE)), by("user", gives("f", result=["x", "y"]))],
+        None,
+    ),
+    "an image in a result": (
+        [*HELLO, called((A, "f", "{}")), result(A, [{"type": "text", "text": "Look"}, IMAGE])],
+        [by("user", words("hi")), by("model", calls("f", {}, NO_SIGNATURE)),
+         by("user", gives("f", parts=[DRAWN], result="Look"))],
+        None,
+    ),
+    "signatures go back where they came from": (
+        [*HELLO, SIGNED, result("a", "1"), result("b", "2"), said("assistant", "Done.", "REVG"), said("user", "?"),
+         said("assistant", None, "R0hJ")],
+        [by("user", words("hi")), by("model", calls("f", {}, "QUJD", id="a"), calls("g", id="b")),
+         by("user", gives("f", own={"id": "a"}, result="1"), gives("g", own={"id": "b"}, result="2")),
+         by("model", words("Done.", thoughtSignature="REVG")), by("user", words("?")),
+         by("model", words("", thoughtSignature="R0hJ"))],
+        None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_messages_are_contents(name: str) -> None:
+    messages, contents, system = HISTORIES[name]
+    expected = {"contents": contents, **({"systemInstruction": {"parts": system}} if system else {})}
+    assert sent(messages=messages) == expected
 
 
 @pytest.mark.parametrize(
@@ -151,68 +200,6 @@ def test_an_image_is_no_system_instruction() -> None:
     refused("invalid_request", "messages[0].content", messages=[{"role": "system", "content": [part]}, *HELLO])
 
 
-# -- calls and results ---------------------------------------------------------------------------------------------
-
-
-def test_calls_and_results_match_by_name_and_order() -> None:
-    ours = ["call_" + letter * 24 for letter in "ab"]
-    body = sent(
-        messages=[
-            *HELLO,
-            {**called((ours[0], "get", '{"x": 1}'), (ours[1], "get", ""), ("g-1", "put", "[2]")), "content": "Wait."},
-            result("g-1", "third"),
-            {"role": "user", "content": "meanwhile"},
-            result(ours[1], {"a": [1]}),
-            result(ours[0], "first", is_error=True),
-            {"role": "user", "content": "and?"},
-        ]
-    )
-    assert body["contents"] == [
-        {"role": "user", "parts": [{"text": "hi"}]},
-        {
-            "role": "model",
-            "parts": [
-                {"text": "Wait."},
-                {"functionCall": {"name": "get", "args": {"x": 1}}, "thoughtSignature": NO_SIGNATURE},
-                {"functionCall": {"name": "get", "args": {}}},
-                {"functionCall": {"id": "g-1", "name": "put", "args": {"arguments": [2]}}},
-            ],
-        },
-        {
-            "role": "user",
-            "parts": [
-                {"functionResponse": {"name": "get", "response": {"error": "first"}}},
-                {"functionResponse": {"name": "get", "response": {"result": {"a": [1]}}}},
-                {"functionResponse": {"id": "g-1", "name": "put", "response": {"result": "third"}}},
-            ],
-        },
-        {"role": "user", "parts": [{"text": "meanwhile"}, {"text": "and?"}]},
-    ]
-
-
-def test_a_call_without_a_result_gets_one_that_says_so() -> None:
-    """Other backends live without; Google counts."""
-    body = sent(messages=[*HELLO, called(("a", "f", "{}"), ("b", "g", "{}")), result("b", "ok")])
-    answers = [part["functionResponse"]["response"] for part in body["contents"][2]["parts"]]
-    assert [answer.keys() for answer in answers] == [{"error"}, {"result"}]
-
-
-def test_two_results_of_one_call_are_one() -> None:
-    body = sent(messages=[*HELLO, called(("a", "f", "{}")), result("a", "x"), result("a", "y")])
-    assert body["contents"][2]["parts"][0]["functionResponse"]["response"] == {"result": ["x", "y"]}
-
-
-def test_an_image_in_a_result_goes_along() -> None:
-    content = [
-        {"type": "text", "text": "Look"},
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
-    ]
-    body = sent(messages=[*HELLO, called(("a", "f", "{}")), result("a", content)])
-    answer = body["contents"][2]["parts"][0]["functionResponse"]
-    assert answer["response"] == {"result": "Look"}
-    assert answer["parts"] == [{"inlineData": {"mimeType": "image/png", "data": PNG}}]
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -229,20 +216,6 @@ def test_arguments_are_an_object(arguments: Any, expected: Any) -> None:
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
     body = sent(messages=[*HELLO, {"role": "assistant", "tool_calls": [call]}, result("a", "x")])
     assert body["contents"][1]["parts"][0]["functionCall"]["args"] == expected
-
-
-def test_signatures_go_back_where_they_came_from() -> None:
-    extra = {"extra_content": {"google": {"thought_signature": "QUJD"}}}
-    first = called(("a", "f", "{}"), ("b", "g", "{}"))
-    first["tool_calls"][0] |= extra
-    spoken = {"role": "assistant", "content": "Done.", "extra_content": {"google": {"thought_signature": "REVG"}}}
-    silent = {"role": "assistant", "content": None, "extra_content": {"google": {"thought_signature": "R0hJ"}}}
-    body = sent(
-        messages=[*HELLO, first, result("a", "1"), result("b", "2"), spoken, {"role": "user", "content": "?"}, silent]
-    )
-    assert [part.get("thoughtSignature") for part in body["contents"][1]["parts"]] == ["QUJD", None]
-    assert body["contents"][3]["parts"] == [{"text": "Done.", "thoughtSignature": "REVG"}]
-    assert body["contents"][5]["parts"] == [{"text": "", "thoughtSignature": "R0hJ"}]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.google_fake import Answer, check, events, wire
-from toolcall_middleware.apis.google.contents import NO_SIGNATURE
+from toolcall_middleware.apis.google.request import NO_SIGNATURE
 from toolcall_middleware.apis.google.translation import GoogleTranslation
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

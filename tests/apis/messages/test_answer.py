@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from anthropic.types import MessageTokensCount, ModelInfo
 
+from tests.apis.fed import however_cut
 from toolcall_middleware.apis.messages.client.face import models_reply
 
-from .chat import asked, call, chunk, end, whole
+from .chat import asked, call, chunk, end, more, opening, whole
 from .received import Received, error_of, read_stream, read_whole
 
 THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
@@ -59,70 +60,117 @@ def test_a_whole_answer() -> None:
     assert read_whole(reply.body).thinking == "hm"
 
 
-def test_thoughts_only_where_asked_for() -> None:
+def read(arguments: Any) -> dict[str, Any]:
+    return {"tool_calls": [call("call_a", "Read", arguments)]}
+
+
+ADAPTIVE = {"thinking": {"type": "adaptive"}}
+STOPS = {"stop_sequences": ["END"]}
+CACHED = {
+    "prompt_tokens": 100, "completion_tokens": 9, "total_tokens": 109,
+    "prompt_tokens_details": {"cached_tokens": 60}, "completion_tokens_details": {"reasoning_tokens": 4},
+}  # fmt: skip
+CALLED: tuple[str, Any] = ("call", {})
+# (request's fields, message, finish reason, other fields of the choice, blocks, stop reason, stop sequence)
+ANSWERS: dict[str, tuple[dict[str, Any], dict[str, Any], str, dict[str, Any], list[Any], str, str | None]] = {
+    "text": ({}, {"content": "a"}, "stop", {}, [("text", "a")], "end_turn", None),
+    "length": ({}, {"content": "a"}, "length", {}, [("text", "a")], "max_tokens", None),
+    "a full context": (
+        {}, {"content": "a"}, "model_length", {}, [("text", "a")], "model_context_window_exceeded", None
+    ),
+    "filtered": ({}, {"content": "a"}, "content_filter", {}, [("text", "a")], "refusal", None),
+    "no call came": ({}, {"content": "a"}, "tool_calls", {}, [("text", "a")], "end_turn", None),
+    "vllm's stop": (STOPS, {"content": "a"}, "stop", {"stop_reason": "END"}, [("text", "a")], "stop_sequence", "END"),
+    "sglang's stop": (
+        STOPS, {"content": "a"}, "stop", {"matched_stop": "END"}, [("text", "a")], "stop_sequence", "END"
+    ),
+    "another stop": (STOPS, {"content": "a"}, "stop", {"matched_stop": "OTHER"}, [("text", "a")], "end_turn", None),
+    "a token's number": (STOPS, {"content": "a"}, "stop", {"stop_reason": 128009}, [("text", "a")], "end_turn", None),
+    "no stop": (STOPS, {"content": "a"}, "stop", {"matched_stop": None}, [("text", "a")], "end_turn", None),
+    "a refusal": ({}, {"refusal": "I will not."}, "stop", {}, [("text", "I will not.")], "refusal", None),
+    "nothing": ({}, {"content": ""}, "stop", {}, [], "end_turn", None),
+    "white space": ({}, {"content": "\n \t"}, "stop", {}, [], "end_turn", None),
+    "white space before a call": (
+        ADAPTIVE, {"reasoning": "\n", "content": "\n\n", **read("{}")}, "tool_calls", {}, [CALLED], "tool_use", None
+    ),
+    "white space before text": (
+        {}, {"content": "\n\u3000\nHi"}, "stop", {}, [("text", "\n\u3000\nHi")], "end_turn", None
+    ),
+    "a call that ends with stop": ({}, read("{}"), "stop", {}, [CALLED], "tool_use", None),
+    "no arguments": ({}, read(""), "tool_calls", {}, [CALLED], "tool_use", None),
+    "blank arguments": ({}, read("  "), "tool_calls", {}, [CALLED], "tool_use", None),
+    "null": ({}, read("null"), "tool_calls", {}, [CALLED], "tool_use", None),
+    "no argument field": ({}, read(None), "tool_calls", {}, [CALLED], "tool_use", None),
+    "blanks before arguments": ({}, read(' \n{"a": 1}'), "tool_calls", {}, [("call", {"a": 1})], "tool_use", None),
+    "arguments as an object": ({}, read({"p": "/ü"}), "tool_calls", {}, [("call", {"p": "/ü"})], "tool_use", None),
+    "a thought not asked for": (
+        {}, {"content": "a", "reasoning_content": "hm"}, "stop", {}, [("text", "a")], "end_turn", None
+    ),
+    "thinking disabled": (
+        {"thinking": {"type": "disabled"}}, {"content": "a", "reasoning": "hm"}, "stop", {}, [("text", "a")],
+        "end_turn", None,
+    ),
+    # What a backend tells apart and what it wrote into the text are one thought.
+    **{
+        f"thoughts {own!r} and {found!r}": (
+            ADAPTIVE, {"content": "a", "reasoning_content": own, "reasoning": found}, "stop", {},
+            [("thinking", thought), ("text", "a")], "end_turn", None,
+        )
+        for own, found, thought in [
+            ("one, ", "two", "one, two"), ("one", "one, two", "one, two"), ("one", "one", "one"), ("one", "", "one"),
+        ]
+    },
+}  # fmt: skip
+
+
+def stream_of(message: dict[str, Any], reason: str, **choice: Any) -> bytes:
+    """The chat stream of this message: its text by characters, all else at once."""
+    said = {name: value for name, value in message.items() if name not in {"content", "tool_calls"}}
+    out = [chunk({"role": "assistant", "content": ""}), chunk(said) if said else b""]
+    out += [chunk({"content": character}) for character in message.get("content", "")]
+    for index, made in enumerate(message.get("tool_calls", ())):
+        arguments = made["function"]["arguments"]
+        pieces = arguments if isinstance(arguments, str) else [arguments]
+        out += [opening(index, made["id"], made["function"]["name"]), *(more(index, piece) for piece in pieces)]
+    return b"".join(out) + end(reason, CACHED, **choice)
+
+
+def seen(received: Received) -> tuple[list[Any], str | None, str | None]:
+    blocks = [
+        ("call", block["input"]) if block["type"] == "tool_use" else (block["type"], block[block["type"]])
+        for block in received.content
+    ]
+    return blocks, received.message.stop_reason, received.message.stop_sequence
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_streamed_and_whole(name: str) -> None:
+    fields, message, reason, choice, *expected = ANSWERS[name]
+    streamed = read_stream(however_cut(lambda: asked(stream=True, **fields), stream_of(message, reason, **choice)))
+    received = answered(whole(message, reason, usage=CACHED, **choice), **fields)
+    assert list(seen(streamed)) == list(seen(received)) == expected
+    for usage in (streamed.usage, received.usage):
+        counts = [usage[name] for name in ("input_tokens", "cache_read_input_tokens", "output_tokens")]
+        assert counts == [40, 60, 9]
+        assert usage["output_tokens_details"] == {"thinking_tokens": 4}
+
+
+def test_a_whole_answer_without_a_reason_ends_its_turn() -> None:
+    assert answered(whole({"content": "a"}, None)).message.stop_reason == "end_turn"  # type: ignore[arg-type]
+
+
+def test_arguments_that_are_cut_are_held_as_text() -> None:
+    received = answered(whole(read('{"path": "/x'), "length"))
+    assert received.calls == [("Read", {"arguments": '{"path": "/x'})]
+    assert received.message.stop_reason == "max_tokens"
+
+
+def test_omitted_thoughts_of_a_whole_answer_come_back_by_their_signature() -> None:
     data = whole({"content": "a", "reasoning_content": "hm"})
-    assert [block["type"] for block in answered(data).content] == ["text"]
-    assert answered(data, **THINKING).thinking == "hm"
     omitted = answered(data, thinking={"type": "adaptive", "display": "omitted"})
     assert omitted.thinking == ""
     history = [{"role": "user", "content": "q"}, {"role": "assistant", "content": omitted.content}]
     assert asked(messages=history).read.chat["messages"][1]["reasoning_content"] == "hm"
-
-
-@pytest.mark.parametrize(
-    ("own", "read", "thought"),
-    [("one, ", "two", "one, two"), ("one", "one, two", "one, two"), ("one", "one", "one"), ("one", "", "one")],
-)
-def test_what_a_backend_tells_apart_and_what_stood_in_the_text_are_one_thought(
-    own: str, read: str, thought: str
-) -> None:
-    said = {"content": "a", "reasoning_content": own, "reasoning": read}
-    assert answered(whole(said), **THINKING).thinking == thought
-    face = asked(stream=True, **THINKING)
-    out = face.feed(chunk(said) + end("stop")) + face.finish(cut=False)
-    assert read_stream(out).thinking == thought
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ("", {}),
-        ("null", {}),
-        ('{"path": "/x', {"arguments": '{"path": "/x'}),
-        ({"path": "/x"}, {"path": "/x"}),
-        (None, {}),
-    ],
-)
-def test_input_is_always_an_object(arguments: Any, expected: Any) -> None:
-    data = whole({"tool_calls": [call("call_a", "Read", arguments)]}, "length")
-    received = answered(data)
-    assert received.calls == [("Read", expected)]
-    assert received.message.stop_reason == "max_tokens"
-
-
-@pytest.mark.parametrize("content", [None, "", "\n\n", " \t"])
-def test_there_is_no_block_without_text(content: str | None) -> None:
-    received = answered(whole({"content": content, "tool_calls": [call("call_a", "Read", "{}")]}, "tool_calls"))
-    assert [block["type"] for block in received.content] == ["tool_use"]
-    assert answered(whole({"content": content})).content == []
-
-
-@pytest.mark.parametrize(
-    ("reason", "fields", "expected"),
-    [
-        ("stop", {}, ("end_turn", None)),
-        ("stop", {"stop_reason": "END"}, ("stop_sequence", "END")),
-        ("stop", {"matched_stop": "OTHER"}, ("end_turn", None)),
-        ("length", {}, ("max_tokens", None)),
-        ("model_length", {}, ("model_context_window_exceeded", None)),
-        ("content_filter", {}, ("refusal", None)),
-        ("tool_calls", {}, ("end_turn", None)),
-        (None, {}, ("end_turn", None)),
-    ],
-)
-def test_stop_reasons(reason: str, fields: dict[str, Any], expected: tuple[str, str | None]) -> None:
-    message = answered(whole({"content": "a"}, reason, **fields), stop_sequences=["END"]).message
-    assert (message.stop_reason, message.stop_sequence) == expected
 
 
 def test_content_in_parts_is_text() -> None:

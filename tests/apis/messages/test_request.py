@@ -34,6 +34,9 @@ def result(call_id: str = "toolu_1", **fields: Any) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": call_id, **fields}
 
 
+USED = {"id": "toolu_1", "type": "function", "function": {"name": "Read", "arguments": "{}"}}
+
+
 def after_call(*blocks: dict[str, Any]) -> list[dict[str, Any]]:
     """The chat messages behind a call."""
     return messages_of(USER, {"role": "assistant", "content": [use()]}, {"role": "user", "content": list(blocks)})[2:]
@@ -127,67 +130,77 @@ def test_a_date_that_stands_first_goes_to_the_end() -> None:
     assert chat_of(system=inside)["messages"][0]["content"] == inside
 
 
-def test_system_messages_keep_their_place() -> None:
-    said = messages_of(
-        USER, {"role": "system", "content": "Env."}, {"role": "system", "content": [{"type": "text", "text": "B."}]}
-    )
-    assert said == [USER, {"role": "system", "content": "Env."}, {"role": "system", "content": "B."}]
-
-
 # -- messages ------------------------------------------------------------------------------------------------------
 
 
-def test_neighbours_of_one_role_are_one_turn() -> None:
-    said = messages_of(
-        {"role": "user", "content": "a"},
-        {"role": "user", "content": [{"type": "text", "text": "b"}, {"type": "text", "text": "c"}]},
-        {"role": "assistant", "content": "d"},
-        {"role": "assistant", "content": [{"type": "text", "text": ""}, {"type": "text", "text": "e"}]},
-    )
-    assert said == [{"role": "user", "content": "a\n\nb\n\nc"}, {"role": "assistant", "content": "d\n\ne"}]
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
 
 
-def test_images_and_documents_are_parts() -> None:
-    url = {"type": "image", "source": {"type": "url", "url": "http://x/y.png"}}
-    text = {
-        "type": "document",
-        "title": "T",
-        "context": "C",
-        "source": {"type": "text", "media_type": "text/plain", "data": "D"},
-    }
-    pdf = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}}
-    inner = {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "I"}, PNG]}}
-    there = {"type": "document", "source": {"type": "url", "url": "http://x/z.pdf"}}
-    [user] = messages_of({"role": "user", "content": [PNG, url, text, pdf, inner, there]})
-    assert user["content"] == [
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}},
-        {"type": "image_url", "image_url": {"url": "http://x/y.png"}},
-        {"type": "text", "text": "T\nC"},
-        {"type": "text", "text": "D"},
-        {"type": "file", "file": {"filename": "document.pdf", "file_data": "data:application/pdf;base64,JVBE"}},
-        {"type": "text", "text": "I"},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}},
-        {"type": "text", "text": "(a document at http://x/z.pdf)"},
-    ]
+def by(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"role": role, "content": list(blocks)}
 
 
-def test_documents_of_text_are_text() -> None:
-    source = {"type": "text", "media_type": "text/plain", "data": "D"}
-    [user] = messages_of(
-        {"role": "user", "content": [{"type": "document", "source": source}, {"type": "text", "text": "q"}]}
-    )
-    assert user["content"] == "D\n\nq"
+def document(source: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"type": "document", "source": source, **fields}
 
 
-def test_a_search_result_is_text() -> None:
-    block = {
-        "type": "search_result",
-        "source": "http://x",
-        "title": "T",
-        "content": [{"type": "text", "text": "found"}],
-    }
-    [user] = messages_of({"role": "user", "content": [block]})
-    assert user["content"] == "T\nhttp://x\nfound"
+WORDS = {"type": "text", "media_type": "text/plain", "data": "D"}
+PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}
+SEEN = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}}
+HISTORIES: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
+    "system messages keep their place": (
+        [USER, {"role": "system", "content": "Env."}, by("system", text("B."))],
+        [USER, {"role": "system", "content": "Env."}, {"role": "system", "content": "B."}],
+    ),
+    "neighbours of one role are one turn": (
+        [{"role": "user", "content": "a"}, by("user", text("b"), text("c")), {"role": "assistant", "content": "d"},
+         by("assistant", text(""), text("e"))],
+        [{"role": "user", "content": "a\n\nb\n\nc"}, {"role": "assistant", "content": "d\n\ne"}],
+    ),
+    "images and documents are parts": (
+        [by("user", PNG, {"type": "image", "source": {"type": "url", "url": "http://x/y.png"}},
+            document(WORDS, title="T", context="C"), document(PDF),
+            document({"type": "content", "content": [text("I"), PNG]}),
+            document({"type": "url", "url": "http://x/z.pdf"}))],
+        [by("user", SEEN, {"type": "image_url", "image_url": {"url": "http://x/y.png"}}, text("T\nC"), text("D"),
+            {"type": "file", "file": {"filename": "document.pdf", "file_data": "data:application/pdf;base64,JVBE"}},
+            text("I"), SEEN, text("(a document at http://x/z.pdf)"))],
+    ),
+    "documents of text are text": ([by("user", document(WORDS), text("q"))], [{"role": "user", "content": "D\n\nq"}]),
+    "a search result is text": (
+        [by("user", {"type": "search_result", "source": "http://x", "title": "T", "content": [text("found")]})],
+        [{"role": "user", "content": "T\nhttp://x\nfound"}],
+    ),
+    "text after a call stays apart from text before it": (
+        [USER, by("assistant", text("a"), text("b"), use(), text("c"))],
+        [USER, {"role": "assistant", "content": "ab\nc", "tool_calls": [USED]}],
+    ),
+    "calls alone have no content": (
+        [USER, by("assistant", use())], [USER, {"role": "assistant", "content": None, "tool_calls": [USED]}]
+    ),
+    "thinking is reasoning": (
+        [USER, by("assistant", {"type": "thinking", "thinking": "hm", "signature": "EqMB"},
+                  {"type": "redacted_thinking", "data": "xyz"},
+                  {"type": "thinking", "thinking": "", "signature": "foreign"}, text("a"),
+                  {"type": "thinking", "thinking": "more", "signature": ""})],
+        [USER, {"role": "assistant", "content": "a", "reasoning_content": "hm\n\nmore"}],
+    ),
+    "blocks of foreign histories are left out": (
+        [by("user", {"type": "mcp_tool_result", "tool_use_id": "x", "content": []}, text("q")),
+         by("assistant", text("a"),
+            {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}},
+            {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}, text("b"),
+            {"type": "compaction", "content": " c"})],
+        [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a\nb c"}],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_messages_are_those_of_a_chat(name: str) -> None:
+    messages, expected = HISTORIES[name]
+    assert messages_of(*messages) == expected
 
 
 def test_calls_keep_their_ids_and_have_their_arguments_as_models_write_them() -> None:
@@ -209,15 +222,6 @@ def test_calls_keep_their_ids_and_have_their_arguments_as_models_write_them() ->
             {"id": "call_2", "type": "function", "function": {"name": "Read", "arguments": "{}"}},
         ],
     }
-
-
-def test_calls_alone_have_no_content() -> None:
-    assert messages_of(USER, {"role": "assistant", "content": [use()]})[1]["content"] is None
-
-
-def test_text_behind_a_call_stays_apart_from_text_before_it() -> None:
-    blocks = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, use(), {"type": "text", "text": "c"}]
-    assert messages_of(USER, {"role": "assistant", "content": blocks})[1]["content"] == "ab\nc"
 
 
 @pytest.mark.parametrize(
@@ -253,36 +257,10 @@ def test_results_come_before_what_else_the_user_says() -> None:
     ]
 
 
-def test_thinking_comes_back_as_reasoning() -> None:
-    blocks = [
-        {"type": "thinking", "thinking": "hm", "signature": "EqMB"},
-        {"type": "redacted_thinking", "data": "xyz"},
-        {"type": "thinking", "thinking": "", "signature": "foreign"},
-        {"type": "text", "text": "a"},
-        {"type": "thinking", "thinking": "more", "signature": ""},
-    ]
-    said = messages_of(USER, {"role": "assistant", "content": blocks})[1]
-    assert said == {"role": "assistant", "content": "a", "reasoning_content": "hm\n\nmore"}
-
-
 @pytest.mark.parametrize("signature", ["toolcall-v1.", "toolcall-v1.!!!", "toolcall-v1.4pyT4py", "", None, 7])
 def test_signatures_that_carry_nothing_say_nothing(signature: Any) -> None:
     block = {"type": "thinking", "thinking": "", "signature": signature}
     assert "reasoning_content" not in messages_of(USER, {"role": "assistant", "content": [block]})[1]
-
-
-def test_blocks_of_foreign_histories_are_left_out() -> None:
-    blocks = [
-        {"type": "text", "text": "a"},
-        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}},
-        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
-        {"type": "text", "text": "b"},
-        {"type": "compaction", "content": " c"},
-    ]
-    said = messages_of(USER, {"role": "assistant", "content": blocks})
-    assert said[1] == {"role": "assistant", "content": "a\nb c"}
-    results = [{"type": "mcp_tool_result", "tool_use_id": "x", "content": []}, {"type": "text", "text": "q"}]
-    assert messages_of({"role": "user", "content": results}) == [{"role": "user", "content": "q"}]
 
 
 SERVER_RESULTS: list[tuple[str, Any, str]] = [

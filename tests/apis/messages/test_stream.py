@@ -88,12 +88,6 @@ def test_line_ends_of_other_kinds_are_read() -> None:
     assert shown(stream(WHOLE.replace(b"\n", b"\r\n"))) == shown(stream(WHOLE))
 
 
-def test_thoughts_that_nobody_asked_for_are_left_out() -> None:
-    received = stream(WHOLE, thinking=None)
-    assert [block["type"] for block in received.content] == ["text", "tool_use", "tool_use"]
-    assert stream(WHOLE, thinking={"type": "disabled"}).thinking == ""
-
-
 def test_omitted_thoughts_come_back_by_their_signature() -> None:
     face = asked(**{**STREAM, "thinking": {"type": "adaptive", "display": "omitted"}})
     received = read_stream(face.feed(WHOLE) + face.finish(cut=False))
@@ -111,84 +105,6 @@ def test_shown_thoughts_come_back_as_they_are() -> None:
     assert said["reasoning_content"] == "I think: grüß 🙂"
     assert said["content"] == 'Let me look "there".\n'
     assert [call["function"]["name"] for call in said["tool_calls"]] == ["Read", "Read"]
-
-
-def test_both_names_of_reasoning_are_read_once() -> None:
-    data = chunk({"reasoning": "a", "reasoning_content": "a"}) + chunk({"reasoning_content": "b"}) + end("stop")
-    assert stream(data).thinking == "ab"
-
-
-def test_white_space_alone_opens_no_block() -> None:
-    data = (
-        ROLE
-        + chunk({"reasoning": "\n"})
-        + chunk({"content": "\n"})
-        + chunk({"content": " \n"})
-        + opening(0, "call_a", "Read")
-        + more(0, "{}")
-        + chunk({"content": "\n\n"})
-        + end("tool_calls")
-    )
-    received = stream(data)
-    assert [block["type"] for block in received.content] == ["tool_use"]
-
-
-def test_white_space_before_text_stays() -> None:
-    received = stream(
-        ROLE + chunk({"content": "\n\u3000"}) + chunk({"content": "\n"}) + chunk({"content": "Hi"}) + end("stop")
-    )
-    assert received.text == "\n\u3000\nHi"
-
-
-def test_an_answer_of_nothing_is_an_empty_message() -> None:
-    received = stream(ROLE + end("stop"))
-    assert received.content == []
-    assert received.message.stop_reason == "end_turn"
-
-
-@pytest.mark.parametrize(
-    ("reason", "expected"),
-    [
-        ("stop", "end_turn"),
-        ("length", "max_tokens"),
-        ("content_filter", "refusal"),
-        ("model_length", "model_context_window_exceeded"),
-        ("tool_calls", "end_turn"),  # without a call
-    ],
-)
-def test_stop_reasons(reason: str, expected: str) -> None:
-    assert stream(ROLE + chunk({"content": "Hi"}) + end(reason)).message.stop_reason == expected
-
-
-@pytest.mark.parametrize("field", ["stop_reason", "matched_stop"])
-@pytest.mark.parametrize(("value", "expected"), [("END", "END"), ("</tool_call>", None), (128009, None), (None, None)])
-def test_a_stop_sequence_is_told_where_the_backend_tells_it(field: str, value: Any, expected: str | None) -> None:
-    received = stream(ROLE + chunk({"content": "Hi"}) + end("stop", **{field: value}))
-    assert received.message.stop_sequence == expected
-    assert received.message.stop_reason == ("stop_sequence" if expected else "end_turn")
-
-
-def test_a_refusal_is_told() -> None:
-    received = stream(ROLE + chunk({"refusal": "I will not."}) + end("stop"))
-    assert received.text == "I will not."
-    assert received.message.stop_reason == "refusal"
-
-
-def test_a_call_is_a_call_whatever_the_backend_calls_its_end() -> None:
-    data = ROLE + opening(0, "call_a", "Read") + more(0, "{}") + end("stop")
-    assert stream(data).message.stop_reason == "tool_use"
-
-
-def test_cached_tokens_are_counted_apart() -> None:
-    usage = {
-        "prompt_tokens": 100, "completion_tokens": 9, "total_tokens": 109,
-        "prompt_tokens_details": {"cached_tokens": 60}, "completion_tokens_details": {"reasoning_tokens": 4},
-    }  # fmt: skip
-    received = stream(ROLE + chunk({"content": "Hi"}) + end("stop", usage))
-    assert received.usage["input_tokens"] == 40
-    assert received.usage["cache_read_input_tokens"] == 60
-    assert received.usage["output_tokens"] == 9
-    assert received.usage["output_tokens_details"] == {"thinking_tokens": 4}
 
 
 def test_without_usage_the_numbers_are_estimates() -> None:
@@ -214,21 +130,6 @@ def test_the_next_call_leaves_as_soon_as_the_one_before_is_whole() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ("", {}),
-        ("  ", {}),
-        ("null", {}),
-        (' \n{"a": 1}', {"a": 1}),
-    ],
-)
-def test_input_is_always_an_object(arguments: str, expected: Any) -> None:
-    pieces = b"".join(more(0, char) for char in arguments)
-    received = stream(ROLE + opening(0, "call_a", "Read") + pieces + end("tool_calls"))
-    assert received.calls == [("Read", expected)]
-
-
 def test_a_call_that_is_cut_stays_cut() -> None:
     received = stream(ROLE + opening(0, "call_a", "Read") + more(0, '{"path": "/x') + end("length"))
     assert received.message.stop_reason == "max_tokens"
@@ -251,11 +152,6 @@ def test_two_calls_of_one_id_become_two() -> None:
     data = ROLE + opening(0, "call_0", "Read") + more(0, "{}") + opening(1, "call_0", "Read") + more(1, "{}")
     received = stream(data + end("tool_calls"))
     assert len({block["id"] for block in received.content}) == 2
-
-
-def test_arguments_that_come_as_an_object_are_read() -> None:
-    made = {"tool_calls": [{"index": 0, "id": "call_a", "function": {"name": "Read", "arguments": {"path": "/ü"}}}]}
-    assert stream(ROLE + chunk(made) + end("tool_calls")).calls == [("Read", {"path": "/ü"})]
 
 
 def test_a_chunk_with_what_json_does_not_have_is_read() -> None:

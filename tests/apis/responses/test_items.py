@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.apis.responses.items import Carried, write_carried
+from toolcall_middleware.apis.responses.request import Carried, write_carried
 from toolcall_middleware.errors import ToolCallError
 
 from .asking import CODES, PATCH, WEATHER, asked, body, messages_of

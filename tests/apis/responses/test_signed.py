@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.apis.responses.items import Carried, read_carried, write_carried
+from toolcall_middleware.apis.responses.request import Carried, read_carried, write_carried
 
 from . import chat
 from .asking import WEATHER, asked, messages_of, streamed

@@ -16,7 +16,7 @@ from ...answer.operations import Arguments, CallClosed, CallOpened, Content, Fin
 from ...errors import ToolCallError
 from ...wire import openai
 from ..passage import DELTAS, Block, Passage, Taped
-from .client.messages import MARK
+from .client.request import MARK
 from .client.writer import PING, MessageWriter, event, usage_of
 
 _REASONS = {"length": "max_tokens", "content_filter": "refusal"}

@@ -34,8 +34,7 @@ from ...wire.openai import free_text, new_call_id
 from ..context_errors import CONTEXT, is_context_error
 from ..serial import BlockWriter, WholePairs, tokens_of, whole_text
 from ..serial import Kind as Block
-from .items import Carried, write_carried
-from .request import Asked
+from .request import Asked, Carried, write_carried
 from .tools import ClientTool, Kind, call_fields
 
 _encode = msgspec.json.encode

@@ -32,8 +32,7 @@ from ....wire.openai import new_call_id
 from ...context_errors import context_fault
 from ...face import FaceReply
 from ...serial import BlockWriter, Kind, WholePairs, tokens_of
-from .messages import MOST_CARRIED, write_signature
-from .request import Asked
+from .request import MOST_CARRIED, Asked, write_signature
 
 _log = logging.getLogger("toolcall_middleware")
 
