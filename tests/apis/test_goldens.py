@@ -106,14 +106,10 @@ def compared(way: Way, case: Case, name: str, reason: str, *, stream: bool) -> C
     exchange = Driven(Settings(format=name).layer(dict(face.settings), "face"), BackendMemory())
     assert exchange.on_request(body) is not None
     if stream:
-        data = chunks(case, reason)
-        exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
-        out = exchange.feed(data) + exchange.finish()
+        out = exchange.streams(chunks(case, reason))
         chat = check_stream(out, objects=False, include_usage=True)
         return way.compare(way.read(face.feed(out) + face.finish(cut=False)), chat)
-    exchange.on_response_start(200, [(b"content-type", b"application/json")])
-    reply = exchange.whole(whole(case, reason))
-    assert reply is not None
+    reply = exchange.answers(whole(case, reason))
     received = way.read_whole(face.whole(reply.status, {}, reply.body).body)
     return way.compare(received, check_whole(reply.body, objects=False))
 

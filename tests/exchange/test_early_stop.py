@@ -12,7 +12,7 @@ import pytest
 from tests.formats import goldens
 from tests.helpers.driven import Driven
 from tests.helpers.stream_rules import Choice, check_stream, check_whole
-from tests.response.streams import DONE, chunk, event, role
+from tests.response.streams import DONE, chunk, completion, event, role
 from toolcall_middleware.formats import markup, registry
 from toolcall_middleware.model import ToolCall, ToolResult
 from toolcall_middleware.settings import Settings
@@ -50,13 +50,7 @@ def streamed(text: str, *, size: int = 3, settings: dict[str, Any] | None = None
 
 def whole(text: str, *, settings: dict[str, Any] | None = None, **fields: Any) -> Choice:
     made = asked(stream=False, settings=settings or {}, **fields)
-    made.on_response_start(200, [(b"content-type", b"application/json")])
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    reply = made.whole(
-        json.dumps({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}).encode()
-    )
-    assert reply is not None
-    return check_whole(reply.body).only
+    return check_whole(made.answers(completion(text)).body).only
 
 
 def both(text: str, **options: Any) -> tuple[Choice, int]:

@@ -12,16 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.driven import Driven
+from tests.helpers.driven import JSON, Driven
 from tests.helpers.stream_rules import Answered, check_stream, check_whole
+from tests.response.streams import chunk, completion, stream
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.exchange import State
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 
-SSE = [(b"content-type", b"text/event-stream")]
-JSON = [(b"content-type", b"application/json")]
-HEAD = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 NAMES = {"get_weather", "get_time", "add", "run"}
 
 
@@ -33,6 +30,7 @@ def tool(name: str, *required: str, kind: str = "string") -> dict[str, Any]:
 
 TOOLS = [tool("get_weather", "city"), tool("get_time"), tool("add", "a", "b", kind="integer"), tool("run", "command")]
 PARIS = '{"city": "Paris"}'
+ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS}
 
 
 def call(
@@ -343,30 +341,18 @@ IDS = [f"{fault.issue}-{at}" for at, fault in enumerate(FAULTS)]
 
 def stream_of(fault: Fault) -> bytes:
     deltas = [{"role": "assistant", "content": ""}, *fault.deltas]
-    choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-    if fault.said is not None:
-        choices.append({"index": 0, "delta": {}, "finish_reason": fault.said})
-    events = [b"data: " + json.dumps({**HEAD, "choices": [choice]}).encode() + b"\n\n" for choice in choices]
-    return b"".join(events) + b"data: [DONE]\n\n"
+    return stream(*map(chunk, deltas), *([] if fault.said is None else [chunk({}, fault.said)]))
 
 
 def asked(fault: Fault, **fields: Any) -> Driven:
     once = {} if "tool_choice" in fault.request else {"retries": 0}  # else an empty answer is asked for again
     made = Driven(Settings(**{"mode": "native", **once, **fault.settings}), BackendMemory())
-    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, **fault.request, **fields}
-    assert made.on_request(json.dumps(body).encode()) is not None
+    made.asks(**ASKED, **fault.request, **fields)
     return made
 
 
 def streamed(fault: Fault, pieces: list[bytes]) -> bytes:
-    made = asked(fault, stream=True)
-    assert made.on_response_start(200, SSE) is State.SNIFFING
-    out = b""
-    for piece in pieces:
-        out += made.feed(piece)
-        if made.stopped:
-            break
-    return out + made.finish()
+    return asked(fault, stream=True).streams(*pieces)
 
 
 def check(fault: Fault, answer: Answered) -> None:
@@ -407,23 +393,16 @@ def _no_ids(answer: bytes) -> list[Any]:
 
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.message], ids=lambda fault: fault.issue)
 def test_a_faulty_whole_answer_comes_out_right(fault: Fault) -> None:
-    made = asked(fault)
-    assert made.on_response_start(200, JSON) is State.COLLECTING
-    message = {"role": "assistant", "content": None, **(fault.message or {})}
-    choice = {"index": 0, "message": message, "finish_reason": fault.said}
-    reply = made.whole(json.dumps({**HEAD, "object": "chat.completion", "choices": [choice]}).encode())
-    assert reply is not None
+    reply = asked(fault).answers(completion(fault.message, fault.said))
     check(fault, check_whole(reply.body, **expected(fault)))
 
 
 def test_a_call_that_lost_its_arguments_is_asked_for_again_where_they_are_checked() -> None:
     # vLLM #31501, #47901, SGLang #37634: `{}` does not fit a tool that needs more.
     made = Driven(Settings(mode="native", validate_arguments="retry"), BackendMemory())
-    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "stream": True}
-    assert made.on_request(json.dumps(body).encode()) is not None
-    made.on_response_start(200, SSE)
+    made.asks(**ASKED, stream=True)
     lost = stream_of(Fault(issue="", deltas=[calls(call("{}", "get_weather", id="1"))], due=[]))
-    assert made.feed(lost) + made.finish() == b""
+    assert made.streams(lost) == b""
     again = made.take_next()
     assert again is not None
     asked_again = json.loads(again)
@@ -433,9 +412,7 @@ def test_a_call_that_lost_its_arguments_is_asked_for_again_where_they_are_checke
 
 def _no_call(content: str) -> bytes:
     """vLLM #53255: `required` got no call, and the reason says that it did."""
-    message = {"role": "assistant", "content": content, "tool_calls": []}
-    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
-    return json.dumps({**HEAD, "object": "chat.completion", "choices": [choice]}).encode()
+    return completion({"content": content, "tool_calls": []}, "tool_calls")
 
 
 def test_required_without_a_call_is_asked_for_again_whatever_the_reason_says() -> None:
@@ -449,11 +426,7 @@ def test_required_without_a_call_is_asked_for_again_whatever_the_reason_says() -
     sent = json.loads(again)
     assert (sent["tool_choice"], sent["tools"]) == ("required", TOOLS)
     assert sent["messages"][-2] == {"role": "assistant", "content": "Hello, I am fine."}
-    made.on_response_start(200, JSON)
-    message = {"role": "assistant", "content": None, "tool_calls": [call(PARIS, "get_weather", None, "1")]}
-    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
-    reply = made.whole(json.dumps({**HEAD, "object": "chat.completion", "choices": [choice]}).encode())
-    assert reply is not None
+    reply = made.answers(completion(calls(call(PARIS, "get_weather", None, "1")), "tool_calls"))
     check(fault, check_whole(reply.body, **expected(fault)))
 
 
@@ -467,9 +440,6 @@ def test_no_answer_says_that_there_was_a_call_where_there_is_none(content: str) 
         made.whole(_no_call(content))
     assert (caught.value.code, caught.value.status) == ("tool_choice_not_satisfied", 422)
     auto = Fault(issue="", deltas=[], due=[], content=content or None, reason="stop")
-    made = asked(auto)
-    made.on_response_start(200, JSON)
-    reply = made.whole(_no_call(content))
-    assert reply is not None
+    reply = asked(auto).answers(_no_call(content))
     check(auto, check_whole(reply.body, **expected(auto)))
     assert "tool_calls" not in json.loads(reply.body)["choices"][0]["message"]

@@ -11,17 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.driven import Driven
-from tests.helpers.stream_rules import Answered, check_error, check_stream, check_whole, same_answer
-from tests.response.streams import DONE, chunk, event, role, says, stream
+from tests.helpers.driven import JSON, SSE, Driven
+from tests.helpers.stream_rules import check_error, check_stream, check_whole, same_answer
+from tests.response.streams import DONE, chunk, completion, event, role, says, stream
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import State
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 DATA = Path(__file__).parents[1] / "helpers" / "backends_data"
-SSE = [(b"content-type", b"text/event-stream")]
-JSON = [(b"content-type", b"application/json")]
 
 
 def tool(name: str, **properties: Any) -> dict[str, Any]:
@@ -57,29 +55,14 @@ def streamed(data: bytes, *, size: int | None = None, settings: dict[str, Any] |
     """What the client gets of this stream."""
     made = exchange(**(settings or {}))
     sent(made, stream=True, **fields)
-    assert made.on_response_start(200, SSE) is State.SNIFFING
     step = size or max(len(data), 1)
-    out = []
-    for at in range(0, len(data), step):
-        out.append(made.feed(data[at : at + step]))
-        if made.stopped:
-            break
-    return b"".join(out) + made.finish()
+    return made.streams(*(data[at : at + step] for at in range(0, len(data), step)))
 
 
 def whole(text: str, *, settings: dict[str, Any] | None = None, reason: str = "stop", **fields: Any) -> bytes:
     made = exchange(**(settings or {}))
     sent(made, **fields)
-    assert made.on_response_start(200, JSON) is State.COLLECTING
-    reply = made.whole(completion(text, reason))
-    assert reply is not None
-    return reply.body
-
-
-def completion(text: str, reason: str = "stop", **more: Any) -> bytes:
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
-    head = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
-    return json.dumps({**head, "choices": [choice], **more}).encode()
+    return made.answers(completion(text, reason)).body
 
 
 def chunks_of(pieces: Iterable[str], reason: str = "stop") -> bytes:
@@ -123,9 +106,7 @@ def test_a_clients_own_response_format_locks_no_call_out() -> None:
 def test_what_a_request_overrides_counts_for_it() -> None:
     made = exchange()
     sent(made, toolcall={"format": "hermes", "prose": "drop"})
-    made.on_response_start(200, JSON)
-    reply = made.whole(completion(f"Let me see. {TAG}"))
-    assert reply is not None
+    reply = made.answers(completion(f"Let me see. {TAG}"))
     assert made.headers()["x-toolcall"].startswith("mode=prompt; format=hermes")
     assert check_whole(reply.body).only.content is None
 
@@ -197,8 +178,7 @@ def test_the_headers_say_what_was_done() -> None:
 def whole_reply(text: str) -> Any:
     made = exchange()
     sent(made)
-    made.on_response_start(200, JSON)
-    return made.whole(completion(text))
+    return made.answers(completion(text))
 
 
 # -- streamed and whole --------------------------------------------------------------------------------------------
@@ -428,9 +408,7 @@ def test_usage_is_as_set(usage: str) -> None:
     assert b"usage" not in streamed(with_numbers, settings={"usage": usage})
     made = exchange(usage=usage)
     sent(made)
-    made.on_response_start(200, JSON)
-    reply = made.whole(completion("x"))
-    assert reply is not None
+    reply = made.answers(completion("x"))
     assert ("usage" in json.loads(reply.body)) == (usage in {"auto", "count"})
 
 
@@ -458,8 +436,7 @@ def test_a_second_try_is_asked_for_with_a_correction() -> None:
 def test_an_empty_answer_is_corrected_too() -> None:
     made = exchange()
     sent(made, tool_choice="required", stream=True)
-    made.on_response_start(200, SSE)
-    assert made.feed(stream(role(), FINISH)) + made.finish() == b""
+    assert made.streams(stream(role(), FINISH)) == b""
     again = made.take_next()
     assert again is not None
     assert all(message["content"] for message in json.loads(again)["messages"])
@@ -484,9 +461,7 @@ def test_usage_adds_up_over_tries() -> None:
     made.on_response_start(200, JSON)
     assert made.whole(completion("no", usage=usage)) is None
     made.take_next()
-    made.on_response_start(200, JSON)
-    reply = made.whole(completion(CALL, usage=usage))
-    assert reply is not None
+    reply = made.answers(completion(CALL, usage=usage))
     assert json.loads(reply.body)["usage"] == {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}
 
 
@@ -576,9 +551,7 @@ def test_recorded_refusals_come_out_in_openais_form(name: str) -> None:
     data = (DATA / name).read_bytes()
     made = exchange()
     sent(made, stream=True)
-    assert made.on_response_start(400, JSON) is State.COLLECTING
-    reply = made.whole(data)
-    assert reply is not None
+    reply = made.answers(data, 400)
     assert reply.status == 400
     said = json.loads(data)["error"]["message"] if data.startswith(b"{") else data.decode()
     assert check_error(reply.body)["message"] == said
@@ -590,6 +563,4 @@ def test_every_cut_of_a_recorded_stream_gives_the_same() -> None:
     for cut in range(0, len(data), 7):
         made = exchange()
         sent(made, stream=True, **fields)
-        made.on_response_start(200, SSE)
-        answer: Answered = check_stream(made.feed(data[:cut]) + made.feed(data[cut:]) + made.finish(), **expected)
-        same_answer(answer, due)
+        same_answer(check_stream(made.streams(data[:cut], data[cut:]), **expected), due)

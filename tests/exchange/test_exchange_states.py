@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.exchange.test_exchange import CALL, JSON, SSE, ask, completion
-from tests.response.streams import DONE, chunk, role, says, stream
+from tests.exchange.test_exchange import CALL, ask
+from tests.helpers.driven import JSON, SSE
+from tests.response.streams import DONE, chunk, completion, role, says, stream
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import (
     Action,
@@ -134,6 +135,25 @@ def test_usage_is_added_to_a_stream_that_goes_on_as_it_came() -> None:
     assert send.last
     assert b'"usage"' in send.data
     assert made.receive(Failed(ERROR)) == ()
+
+
+@pytest.mark.parametrize("last", [Body(b": bye\n\n", last=True), BrokenOff(), None], ids=["end", "broken off", "later"])
+def test_what_follows_a_stream_that_is_counted_waits_for_the_count(last: Event | None) -> None:
+    messages = [{"role": "user", "content": "x" * 200_000}]
+    made = asked(defer=True, tools=None, stream=True, stream_options={"include_usage": True}, messages=messages)
+    made.receive(Head(200, SSE))
+    send, count = made.receive(Body(HELLO + END))
+    assert send == Send(HELLO + END.removesuffix(DONE))
+    assert isinstance(count, Count)
+    assert list(made.receive(last or Body(b": bye\n\n"))) == []
+    count.pending.count()
+    (rest,) = made.receive(Counted())
+    assert isinstance(rest, Send)
+    assert b'"estimated":true' in rest.data
+    assert rest.data.endswith(DONE if isinstance(last, BrokenOff) else DONE + b": bye\n\n")
+    assert rest.last is (last is not None)
+    assert last or list(made.receive(Body(b"", last=True))) == [Send(b"", last=True)]
+    assert state_of(made) is State.ENDED
 
 
 @pytest.mark.parametrize("event", [Failed(ERROR), Undecodable(ERROR)])

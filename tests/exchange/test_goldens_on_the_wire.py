@@ -13,7 +13,6 @@ from tests.formats.goldens import Case
 from tests.helpers.driven import Driven
 from tests.helpers.stream_rules import Answered, check_stream, check_whole, same_answer
 from tests.helpers.thorough import THOROUGH
-from toolcall_middleware.exchange import State
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 
@@ -59,9 +58,7 @@ def whole(case: Case, reason: str) -> bytes:
 def sent(case: Case, settings: Settings, reason: str) -> bytes:
     exchange = Driven(settings, BackendMemory())
     assert exchange.on_request(request(case, stream=True)) is not None
-    data = chunks(case, reason)
-    exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
-    return exchange.feed(data) + exchange.finish()
+    return exchange.streams(chunks(case, reason))
 
 
 def streamed(case: Case, settings: Settings, reason: str) -> Answered:
@@ -71,10 +68,7 @@ def streamed(case: Case, settings: Settings, reason: str) -> Answered:
 def collected(case: Case, settings: Settings, reason: str) -> Answered:
     exchange = Driven(settings, BackendMemory())
     assert exchange.on_request(request(case, stream=False)) is not None
-    assert exchange.on_response_start(200, [(b"content-type", b"application/json")]) is State.COLLECTING
-    reply = exchange.whole(whole(case, reason))
-    assert reply is not None
-    return check_whole(reply.body, objects=False)
+    return check_whole(exchange.answers(whole(case, reason)).body, objects=False)
 
 
 @pytest.mark.parametrize("reader", ["explicit", "auto"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from typing import Any
 
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.exchange import (
@@ -26,6 +28,9 @@ from toolcall_middleware.response.answer_form import Reply
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 from toolcall_middleware.upstream.raw_prompt import PendingPrompt
+
+SSE = [(b"content-type", b"text/event-stream")]
+JSON = [(b"content-type", b"application/json")]
 
 
 class Driven:
@@ -88,6 +93,24 @@ class Driven:
         self.started = None
         self._do(Head(status, list(headers)))
         return self.state
+
+    def asks(self, **body: Any) -> Any:
+        """The body for the backend, decoded."""
+        sent = self.on_request(json.dumps(body).encode())
+        assert sent is not None
+        return json.loads(sent)
+
+    def streams(self, *pieces: bytes) -> bytes:
+        """The client's stream for one that the backend sends in these pieces, until it is told to end."""
+        self.on_response_start(200, SSE)
+        return b"".join(self.feed(piece) for piece in pieces if not self.stopped) + self.finish()
+
+    def answers(self, data: bytes, status: int = 200) -> Reply:
+        """The reply to the backend's whole answer."""
+        self.on_response_start(status, JSON)
+        reply = self.whole(data)
+        assert reply is not None
+        return reply
 
     def feed(self, data: bytes) -> bytes:
         return self._do(Body(data))

@@ -99,9 +99,10 @@ def stream(*payloads: dict[str, Any] | str, done: bool = True) -> bytes:
     return b"".join(event(payload) for payload in payloads) + (DONE if done else b"")
 
 
-def completion(text: str, **more: Any) -> bytes:
-    """A whole answer of one choice that says `text`."""
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+def completion(message: str | dict[str, Any] | None, reason: str | None = "stop", **more: Any) -> bytes:
+    """A whole answer of one choice with this message, or with this content."""
+    fields = message if isinstance(message, dict) else {"content": message}
+    choice = {"index": 0, "message": {"role": "assistant", "content": None, **fields}, "finish_reason": reason}
     return json.dumps({**HEAD, "object": "chat.completion", "choices": [choice], **more}).encode()
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from tests.helpers.driven import Driven
 from tests.helpers.stream_rules import check_stream, check_whole
+from tests.response.streams import chunk, completion
+from tests.response.streams import stream as stream_of
 from toolcall_middleware.settings import Settings
 
 PARAMETERS = {
@@ -39,7 +41,6 @@ def called(
     if mode == "native":
         function = {"name": name, "arguments": arguments}
         said = {"content": None, "tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
-    head = {"id": "c", "created": 1, "model": "m"}
     if stream:
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
         if mode == "native":
@@ -49,16 +50,9 @@ def called(
             deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in arguments]
         else:
             deltas += [{"content": piece} for piece in said["content"]]
-        choices: list[Any] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-        choices.append({"index": 0, "delta": {}, "finish_reason": "stop"})
-        events = [{**head, "object": "chat.completion.chunk", "choices": [choice]} for choice in choices]
-        data = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
-        exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
-        return check_stream(exchange.feed(data) + exchange.finish(), own_ids=False).only, ""
-    choice = {"index": 0, "message": {"role": "assistant", **said}, "finish_reason": "stop"}
-    exchange.on_response_start(200, [(b"content-type", b"application/json")])
-    reply = exchange.whole(json.dumps({**head, "object": "chat.completion", "choices": [choice]}).encode())
-    assert reply is not None
+        data = stream_of(*map(chunk, deltas), chunk({}, "stop"))
+        return check_stream(exchange.streams(data), own_ids=False).only, ""
+    reply = exchange.answers(completion(said))
     return check_whole(reply.body, own_ids=False).only, (reply.headers or {})["x-toolcall"]
 
 

@@ -12,7 +12,7 @@ from tests.helpers.driven import Driven
 from tests.helpers.stream_rules import check_stream, check_whole, same_answer
 from toolcall_middleware.settings import Settings
 
-from .streams import chunk, role, stream
+from .streams import chunk, completion, role, stream
 
 CITY = '{"city": "Paris"}'
 TAG = f'<tool_call>\n{{"name": "weather", "arguments": {CITY}}}\n</tool_call>'
@@ -30,22 +30,14 @@ DATABRICKS = {"type": "reasoning", "summary": [{"type": "summary_text", "text": 
 def whole(content: Any, **settings: Any) -> bytes:
     made = Driven(Settings(**settings))
     made.on_request(ask(stream=False))
-    made.on_response_start(200, HEADERS["whole"])
-    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
-    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m"}
-    reply = made.whole(json.dumps({**head, "choices": [choice]}).encode())
-    assert reply is not None
-    return reply.body
+    return made.answers(completion({"content": content})).body
 
 
 def streamed(*contents: Any, **settings: Any) -> bytes:
     made = Driven(Settings(**settings))
     made.on_request(ask())
-    made.on_response_start(200, HEADERS["stream"])
-    said = [chunk({"content": content}) for content in contents]
-    data = stream(role(), *said, chunk({}, "stop"))
-    out = b"".join(made.feed(data[at : at + 50]) for at in range(0, len(data), 50) if not made.stopped)
-    return out + made.finish()
+    data = stream(role(), *(chunk({"content": content}) for content in contents), chunk({}, "stop"))
+    return made.streams(*(data[at : at + 50] for at in range(0, len(data), 50)))
 
 
 @pytest.mark.parametrize("mode", ["prompt", "native", "auto"])

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.driven import Driven
+from tests.helpers.driven import SSE, Driven
 from toolcall_middleware.settings import Settings
 
-from .streams import DONE, chunk, event
+from .streams import DONE, chunk, completion, event
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [TOOL]}
 CALL = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
 ENTRY = {"index": 0, "id": "call_" + "a" * 24, "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
@@ -20,23 +21,15 @@ ENTRY = {"index": 0, "id": "call_" + "a" * 24, "type": "function", "function": {
 def streamed(*deltas: tuple[dict[str, Any], str | None], mode: str = "prompt", **fields: Any) -> list[dict[str, Any]]:
     """The client's chunks for the backend's."""
     made = Driven(Settings(mode=mode, format="hermes", retries=0))
-    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [TOOL], "stream": True, **fields}
-    assert made.on_request(json.dumps(body).encode())
-    made.on_response_start(200, [(b"content-type", b"text/event-stream")])
-    out = b"".join(made.feed(event(chunk(delta, reason))) for delta, reason in deltas)
-    out += made.feed(DONE) + made.finish()
+    made.asks(**ASKED, stream=True, **fields)
+    out = made.streams(*(event(chunk(delta, reason)) for delta, reason in deltas), DONE)
     return [json.loads(line[6:]) for line in out.decode().split("\n\n") if line.startswith("data: {")]
 
 
 def whole(message: dict[str, Any], mode: str = "prompt") -> Any:
     made = Driven(Settings(mode=mode, format="hermes", retries=0))
-    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [TOOL]}
-    assert made.on_request(json.dumps(body).encode())
-    made.on_response_start(200, [(b"content-type", b"application/json")])
-    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop"}
-    reply = made.whole(json.dumps({**chunk({}), "object": "chat.completion", "choices": [choice]}).encode())
-    assert reply is not None
-    return json.loads(reply.body)["choices"][0]["message"]["content"]
+    made.asks(**ASKED)
+    return json.loads(made.answers(completion(message)).body)["choices"][0]["message"]["content"]
 
 
 def gathered(chunks: list[dict[str, Any]]) -> str | None:
@@ -110,9 +103,8 @@ def test_where_no_call_can_come_the_first_chunk_keeps_its_bytes() -> None:
 
 def test_the_first_chunk_of_a_text_leaves_as_it_came() -> None:
     made = Driven(Settings(mode="prompt", format="hermes"))
-    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [TOOL], "stream": True}
-    assert made.on_request(json.dumps(body).encode())
-    made.on_response_start(200, [(b"content-type", b"text/event-stream")])
+    made.asks(**ASKED, stream=True)
+    made.on_response_start(200, SSE)
     sent = [event(chunk(delta)) for delta in ({"role": "assistant", "content": ""}, {"content": "Hello"})]
     assert made.feed(sent[0]) == b""  # it may still be a call
     assert made.feed(sent[1]) == sent[0] + sent[1]
@@ -124,12 +116,10 @@ def test_of_several_choices_each_has_its_own_content(called: int) -> None:
         return event({**chunk({}), "choices": [{"index": index, "delta": delta, "finish_reason": reason}]})
 
     made = Driven(Settings(mode="prompt", format="hermes"))
-    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [TOOL], "stream": True, "n": 2}
-    assert made.on_request(json.dumps(body).encode())
-    made.on_response_start(200, [(b"content-type", b"text/event-stream")])
-    out = b"".join(made.feed(choice(index, ROLE[0])) for index in (0, 1))
-    out += b"".join(made.feed(choice(index, {"content": CALL if index == called else "Hi"})) for index in (0, 1))
-    out += b"".join(made.feed(choice(index, {}, "stop")) for index in (0, 1)) + made.feed(DONE) + made.finish()
+    made.asks(**ASKED, stream=True, n=2)
+    said = [choice(index, {"content": CALL if index == called else "Hi"}) for index in (0, 1)]
+    ends = [choice(index, {}, "stop") for index in (0, 1)]
+    out = made.streams(*(choice(index, ROLE[0]) for index in (0, 1)), *said, *ends, DONE)
     content: dict[int, str | None] = {0: None, 1: None}
     for line in out.decode().split("\n\n"):
         for one in json.loads(line[6:])["choices"] if line.startswith("data: {") else ():

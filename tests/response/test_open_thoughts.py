@@ -20,6 +20,7 @@ from toolcall_middleware.response.reasoning import OpenThought
 
 from ..parsing.streams import calls_in, one_cut, read, text_in, thought_in
 from ..parsing.test_scanner import CALL, fresh
+from .streams import completion
 from .test_reasoning import CITY, GEMMA, exchange, raw_stream, sent, streamed, tag, whole
 from .test_reasoning import raw_whole as _raw_whole
 
@@ -160,11 +161,7 @@ def test_in_a_closed_thought_it_is_none_and_that_is_told(text: str) -> None:
     answer = agreed(text, format="auto", reasoning_field="reasoning")
     assert not answer.calls
     assert answer.finish_reason == "stop"
-    made = exchange(reasoning="ignore", format="auto")
-    made.on_response_start(200, [(b"content-type", b"application/json")])
-    message = {"role": "assistant", "content": text}
-    reply = made.whole(json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode())
-    assert reply is not None
+    reply = exchange(reasoning="ignore", format="auto").answers(completion(text))
     assert (reply.headers or {})["x-toolcall"].startswith("mode=prompt; format=json; calls=0; in_reasoning=1")
 
 
@@ -231,11 +228,7 @@ def test_a_call_that_must_come_may_come_there(field: str) -> None:
 
 
 def test_its_outcome_is_in_reasoning() -> None:
-    made = exchange(reasoning="ignore")
-    made.on_response_start(200, [(b"content-type", b"application/json")])
-    choice = {"index": 0, "message": {"role": "assistant", "content": f"<think>{tag()}"}, "finish_reason": "stop"}
-    reply = made.whole(json.dumps({"choices": [choice]}).encode())
-    assert reply is not None
+    reply = exchange(reasoning="ignore").answers(completion(f"<think>{tag()}"))
     assert (reply.headers or {})["x-toolcall"].startswith("mode=prompt; format=hermes; calls=1; in_reasoning=1")
 
 

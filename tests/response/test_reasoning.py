@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from tests.helpers.driven import Driven
 from tests.helpers.stream_rules import Answered, Choice, check_stream, check_whole, same_answer
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.exchange import State
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 
-from .streams import chunk, role, stream
+from .streams import chunk, completion, role, stream
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": PARAMETERS}} for name in ("weather", "clock")]
@@ -43,8 +42,7 @@ def exchange(*, ask: dict[str, Any] | None = None, memory: BackendMemory | None 
     made = Driven(
         Settings(**{"mode": "prompt", "format": "hermes", "reasoning": "parse", **chosen}), memory or BackendMemory()
     )
-    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, **(ask or {})}
-    assert made.on_request(json.dumps(body).encode()) is not None
+    made.asks(**{"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, **(ask or {})})
     return made
 
 
@@ -54,13 +52,7 @@ def sent(*deltas: dict[str, Any], reason: str = "stop") -> bytes:
 
 def raw_stream(data: bytes, *, ask: dict[str, Any] | None = None, **chosen: Any) -> bytes:
     made = exchange(ask={"stream": True, **(ask or {})}, **chosen)
-    assert made.on_response_start(200, [(b"content-type", b"text/event-stream")]) is State.SNIFFING
-    out = b""
-    for event in data.split(b"\n\n")[:-1]:
-        out += made.feed(event + b"\n\n")
-        if made.stopped:
-            return out
-    return out + made.finish()
+    return made.streams(*(event + b"\n\n" for event in data.split(b"\n\n")[:-1]))
 
 
 def streamed(*deltas: dict[str, Any], reason: str = "stop", **chosen: Any) -> Answered:
@@ -68,13 +60,7 @@ def streamed(*deltas: dict[str, Any], reason: str = "stop", **chosen: Any) -> An
 
 
 def raw_whole(message: dict[str, Any], *, reason: str = "stop", **chosen: Any) -> bytes:
-    made = exchange(**chosen)
-    choice = {"index": 0, "message": {"role": "assistant", "content": None, **message}, "finish_reason": reason}
-    head = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
-    made.on_response_start(200, [(b"content-type", b"application/json")])
-    reply = made.whole(json.dumps({**head, "choices": [choice]}).encode())
-    assert reply is not None
-    return reply.body
+    return exchange(**chosen).answers(completion(message, reason)).body
 
 
 def whole(message: dict[str, Any], **chosen: Any) -> Choice:

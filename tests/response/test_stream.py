@@ -712,27 +712,6 @@ POLICY = st.sampled_from(
 )
 
 
-@pytest.mark.slow
-@settings(deadline=None)
-@given(CHUNKS, POLICY, st.booleans(), st.integers(1, 400))
-def test_the_short_way_says_the_same_as_the_long_one(
-    chunks: list[dict[str, Any]], policy: dict[str, Any], include_usage: bool, size: int
-) -> None:
-    body = stream(*({**HEAD, **one} for one in chunks))
-    options: dict[str, Any] = {"policy": policy, "include_usage": include_usage, "choices": 2}
-
-    long_way = chat_stream(
-        lambda: ChoiceAnswer(ScriptParser(), made_policy(**policy)),
-        UsageMeter(),
-        kind=ReadInFull,
-        include_usage=include_usage,
-        choices=2,
-    )
-    due = long_way.feed(body) + long_way.finish() + long_way.end()
-    assert _same(run(body, **options), due)
-    assert _same(run(body, size=size, **options), due)
-
-
 class ByType(StreamRewriter):
     """From the first chunk on as if no two were alike."""
 
@@ -755,10 +734,10 @@ class ReadInFull(StreamRewriter):
 
 @settings(deadline=None)
 @given(CHUNKS, POLICY, st.booleans(), st.booleans(), st.integers(1, 400))
-def test_a_chunk_that_is_told_by_its_type_says_the_same_as_one_read_in_full(
+def test_a_chunk_says_the_same_whichever_way_it_is_read(
     chunks: list[dict[str, Any]], policy: dict[str, Any], include_usage: bool, ended: bool, size: int
 ) -> None:
-    bodies = [event({**HEAD, **one}) for one in chunks]
+    bodies = [event({**HEAD, **one}) for one in chunks] + [DONE] * ended
     body = b"".join(bodies)
 
     def answer(kind: type[StreamRewriter], sent: list[bytes]) -> bytes:
@@ -772,9 +751,9 @@ def test_a_chunk_that_is_told_by_its_type_says_the_same_as_one_read_in_full(
         return b"".join(map(made.feed, sent)) + made.finish(cut=not ended) + made.end()
 
     due = answer(ReadInFull, bodies)
-    assert _same(answer(ByType, bodies), due)
-    assert _same(answer(ByType, [body]), due)
-    assert _same(answer(ByType, [body[at : at + size] for at in range(0, len(body), size)]), due)
+    for kind in (StreamRewriter, ByType):
+        for sent in (bodies, [body], [body[at : at + size] for at in range(0, len(body), size)]):
+            assert _same(answer(kind, sent), due)
 
 
 def test_behind_a_failure_no_chunk_is_told_by_its_type() -> None:
@@ -791,6 +770,13 @@ def test_fields_that_change_are_told_of_once_behind_chunks_that_were_not_read() 
     made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), made_policy()), UsageMeter(), kind=ByType)
     told = [payload.get("x") for one in sent for payload in payloads_of(made.feed(event(one)))]
     assert told[:5] == [None, 1, 2, 1, 1]
+
+
+def test_a_field_that_the_last_chunk_lacked_is_emitted_although_the_text_is_held_back() -> None:
+    piece = {**says("f")[0], "x": 1}
+    sent = [{**role(), "x": 1}, {**says("[f")[0], "x": 1}, piece, chunk({"role": "assistant"}, index=1), piece]
+    made = rewriter(choices=2)
+    assert [payloads_of(made.feed(event(one))) for one in sent][2:] == [[], [sent[3]], [{**chunk({}), "x": 1}]]
 
 
 def test_chunks_of_a_choice_that_is_over_are_the_last_ones_too() -> None:

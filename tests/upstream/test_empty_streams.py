@@ -13,6 +13,7 @@ import pytest
 from tests.helpers.driven import Driven
 from tests.helpers.engines import recorded
 from tests.helpers.stream_rules import check_stream
+from tests.response.streams import completion
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.settings import Settings
 
@@ -58,20 +59,14 @@ def test_it_is_asked_once_more_without_stream(mode: str) -> None:
 
 def test_the_refusal_in_words_is_the_clients() -> None:
     made, _, _ = asked_whole()
-    made.on_response_start(400, [(b"content-type", b"application/json")])
-    reply = made.whole(json.dumps({"error": TOO_LONG}).encode())
-    assert reply is not None
+    reply = made.answers(json.dumps({"error": TOO_LONG}).encode(), 400)
     assert (reply.status, json.loads(reply.body)["error"]) == (400, TOO_LONG)
 
 
 def test_an_answer_becomes_the_stream_that_was_wanted() -> None:
     made, _, _ = asked_whole()
-    made.on_response_start(200, [(b"content-type", b"application/json")])
-    choice = {"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}
     usage = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
-    whole = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
-    reply = made.whole(json.dumps(whole).encode())
-    assert reply is not None
+    reply = made.answers(completion("Hello.", usage=usage))
     answered = check_stream(reply.body, include_usage=True)
     assert answered.only.content == "Hello."
     assert answered.usage == usage

@@ -15,7 +15,7 @@ from toolcall_middleware.model import ToolCall
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import REMEMBERED_SECONDS, BackendMemory
 
-from ..response.streams import chunk, role, stream
+from ..response.streams import DONE, chunk, completion, event, role
 from ..response.test_reasoning import CITY, TOOLS, tag
 
 THINKS = "Qwen/Qwen3-30B-A3B-Thinking-2507"
@@ -42,20 +42,10 @@ class Talk:
         memory = self.memory.of(client)
         deltas = [chunk({name: char}) for name, text in message.items() for char in text]
         made = self._exchange({**ask, "stream": True}, _copy(memory))
-        made.on_response_start(200, [(b"content-type", b"text/event-stream")])
-        out = b""
-        for event in stream(role(), *deltas, chunk({}, reason)).split(b"\n\n")[:-1]:
-            if not made.stopped:
-                out += made.feed(event + b"\n\n")
-        out += made.finish()
+        out = made.streams(*(event(one) for one in (role(), *deltas, chunk({}, reason))), DONE)
         streamed = check_stream(out)
         made = self._exchange(ask, memory)
-        made.on_response_start(200, [(b"content-type", b"application/json")])
-        choice = {"index": 0, "message": {"role": "assistant", "content": None, **message}, "finish_reason": reason}
-        head = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
-        reply = made.whole(json.dumps({**head, "choices": [choice]}).encode())
-        assert reply is not None
-        expected = check_whole(reply.body)
+        expected = check_whole(made.answers(completion(message, reason)).body)
         shown = streamed.only
         if shown.reasoning != expected.only.reasoning:
             # What was emitted as reasoning is emitted as text too.

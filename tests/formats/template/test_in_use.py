@@ -65,9 +65,7 @@ def body(**fields: Any) -> bytes:
 
 def calls_and_text(driven: Driven, written: str) -> str:
     """What leaves beside the one call of a stream that comes by the character, which is `CALL` and is streamed too."""
-    driven.on_response_start(200, [(b"content-type", b"text/event-stream")])
-    out = b"".join(driven.feed(event(chunk({"content": char}))) for char in written)
-    out += driven.feed(event(chunk({}, "stop")) + DONE) + driven.finish()
+    out = driven.streams(*(event(chunk({"content": char})) for char in written), event(chunk({}, "stop")) + DONE)
     events = [json.loads(line[6:]) for line in out.split(b"\n\n") if line.startswith(b"data: {")]
     deltas = [each["choices"][0]["delta"] for each in events if each["choices"]]
     calls = [call for delta in deltas for call in delta.get("tool_calls") or ()]
