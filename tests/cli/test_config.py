@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import re
 from pathlib import Path
@@ -12,6 +11,8 @@ import pytest
 
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.settings import OPTIONS
+
+from .terminal import Terminal
 
 
 def test_a_bad_variable_is_exit_code_2_and_one_line(
@@ -45,13 +46,6 @@ def test_config_lists_every_setting_with_its_source(
     assert ["mode", "prompt", "default", OPTIONS["mode"].help] in rows
     assert ["max_schema_depth", "5", "profile gateway", OPTIONS["max_schema_depth"].help] in rows
     assert ["upstream_key", "(hidden)", "environment TOOLCALL_UPSTREAM_KEY", OPTIONS["upstream_key"].help] in rows
-
-
-class Terminal(io.StringIO):
-    """Standard output that somebody looks at."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize("columns", [80, 200])

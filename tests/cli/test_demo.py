@@ -17,6 +17,8 @@ from toolcall_middleware.cli._serving import serving
 from toolcall_middleware.cli.demo import cases, checks, local, play, scripted, show
 from toolcall_middleware.cli.faces.answers import Received, ReceivedCall, read_answer
 
+from .terminal import Terminal
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -478,11 +480,7 @@ def test_a_model_cannot_steer_the_terminal_or_forge_a_verdict(monkeypatch: pytes
     assert not any(line.startswith("  ✓ forged") for line in text.splitlines())
 
 
-def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     out = Terminal()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setenv("COLUMNS", "100")

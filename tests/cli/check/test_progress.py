@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import sys
 
 import pytest
 
 from toolcall_middleware.cli.check.run import progress
 
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+from ..terminal import Terminal
 
 
 def test_a_terminal_gets_one_line_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from toolcall_middleware.cli import main
 from toolcall_middleware.cli.check.findings import Verdict
 from toolcall_middleware.cli.check.run import CheckError
 
-from .engines import Engine, RefusalError, Said, Vllm, VllmHermes, VllmWithoutItsParser
+from .engines import RefusalError, Said, Vllm, VllmHermes, VllmWithoutItsParser
 from .test_check import check, details, printed
 
 NO, UNKNOWN = Verdict.NO, Verdict.UNKNOWN
@@ -140,7 +140,3 @@ def test_an_address_with_the_whole_path_is_told_what_to_leave_out(
     assert "leave out /chat/completions" in said
     assert said.rstrip().endswith("127.0.0.1:9/v1")
     assert "hunter2" not in said
-
-
-def test_a_slow_engine_is_still_an_engine() -> None:
-    assert issubclass(SlowWhere, Engine)
