@@ -117,19 +117,6 @@ def test_it_stands_before_the_text() -> None:
     assert messages[-1] == {"role": "assistant", "content": text}
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Yes."}],
-        [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "Yes."}],
-        [{"type": "reasoning", "text": "Hm."}, {"type": "text", "text": "Yes."}],
-    ],
-)
-def test_parts_of_the_content_are_thoughts_too(content: list[dict[str, Any]]) -> None:
-    messages: list[dict[str, Any]] = [GO, {"role": "assistant", "content": content}]
-    assert sent(messages, format="hermes")[-1]["content"] == "<think>\nHm.\n</think>\n\nYes."
-
-
 DETAILS = [
     {"type": "reasoning.encrypted", "data": "x"},
     {"type": "reasoning.text", "text": "Hm.", "signature": None},
@@ -137,25 +124,25 @@ DETAILS = [
     "x",
     {"type": "reasoning.text", "text": "So."},
 ]
+YES = {"type": "text", "text": "Yes."}
+WRITTEN = "<think>\nHm.\n</think>\n\nYes."
 
 
-def test_the_text_of_reasoning_details_is_a_thought_where_no_other_form_has_it() -> None:
-    message: dict[str, Any] = {"role": "assistant", "content": "Yes.", "reasoning_details": DETAILS}
-    assert sent([GO, message], format="hermes")[-1]["content"] == "<think>\nHm.\nSo.\n</think>\n\nYes."
-    message["reasoning"] = "Hm. So."
-    assert sent([GO, message], format="hermes")[-1]["content"] == "<think>\nHm. So.\n</think>\n\nYes."
-
-
-def test_a_thought_that_stands_in_the_text_is_not_written_twice() -> None:
-    text = "<think>\nHm.\n</think>\n\nYes."
-    messages: list[dict[str, Any]] = [GO, {"role": "assistant", "content": text, "reasoning": "Hm."}]
-    assert sent(messages, format="hermes")[-1]["content"] == text
-
-
-@pytest.mark.parametrize("thought", ["", "  \n", None, 7, {"text": "x"}])
-def test_what_is_no_text_is_no_thought(thought: Any) -> None:
-    messages: list[dict[str, Any]] = [GO, {"role": "assistant", "content": "Yes.", "reasoning": thought}]
-    assert sent(messages, format="hermes")[-1]["content"] == "Yes."
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ({"content": [{"type": "thinking", "thinking": "Hm."}, YES]}, WRITTEN),
+        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, YES]}, WRITTEN),
+        ({"content": [{"type": "reasoning", "text": "Hm."}, YES]}, WRITTEN),
+        ({"reasoning_details": DETAILS}, "<think>\nHm.\nSo.\n</think>\n\nYes."),
+        ({"reasoning_details": DETAILS, "reasoning": "Hm. So."}, "<think>\nHm. So.\n</think>\n\nYes."),
+        ({"content": WRITTEN, "reasoning": "Hm."}, WRITTEN),
+        *(({"reasoning": odd}, "Yes.") for odd in ("", "  \n", None, 7, {"text": "x"})),
+    ],
+)
+def test_a_thought_in_any_form_is_written_once(said: dict[str, Any], written: str) -> None:
+    message = {"role": "assistant", "content": "Yes.", **said}
+    assert sent([GO, message], format="hermes")[-1]["content"] == written
 
 
 def test_markup_in_a_thought_cannot_close_it_or_call() -> None:

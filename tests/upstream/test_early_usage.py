@@ -77,13 +77,11 @@ def ask(
     backend: Backend,
     memory: BackendMemory | None = None,
     settings: dict[str, Any] | None = None,
-    *,
-    most: int = 10_000,
     **fields: Any,
 ) -> tuple[Answered, int]:
-    """(the client's answer, how many events of the last attempt were read). most: events that the backend gives."""
+    """(the client's answer, how many events of the last attempt were read)."""
     exchange = Driven(Settings(**{"mode": "prompt", **(settings or {})}), memory or BackendMemory())
-    request = {
+    request: dict[str, Any] = {
         "model": "m", "messages": [{"role": "user", "content": "Weather in Paris?"}], "tools": [TOOL], "stream": True,
         "stream_options": {"include_usage": True}, **fields,
     }  # fmt: skip
@@ -94,7 +92,7 @@ def ask(
         exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
         out, read = b"", 0
         for event in backend.events(backend.bodies[-1]):
-            if exchange.stopped or read >= most:
+            if exchange.stopped:
                 break
             out += exchange.feed(event)
             read += 1
@@ -102,7 +100,7 @@ def ask(
             out += exchange.finish()
         raw = exchange.take_next()
         if raw is None:
-            return check_stream(out, include_usage=True), read
+            return check_stream(out, include_usage=request["stream_options"] is not None), read
 
 
 def counts(answered: Answered) -> tuple[int, int, bool]:
@@ -166,17 +164,5 @@ def test_a_backends_own_named_call_ends_by_itself() -> None:
 
 
 def test_without_wish_for_usage_it_is_ended_at_once() -> None:
-    backend = Backend([CALL], behind=1000)
-    exchange = Driven(Settings(mode="prompt"), BackendMemory())
-    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [TOOL], "tool_choice": NAMED}
-    raw = exchange.on_request(json.dumps({**body, "stream": True}).encode())
-    assert raw is not None
-    backend.bodies.append(json.loads(raw))
-    exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
-    read = 0
-    for event in backend.events(backend.bodies[0]):
-        if exchange.stopped:
-            break
-        exchange.feed(event)
-        read += 1
+    _, read = ask(Backend([CALL], behind=1000), tool_choice=NAMED, stream_options=None)
     assert read <= 2 + len(CALL) // 4
