@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.asgi_client import TOOL, Client, ask, middleware
 from tests.helpers.fakes import TextBackend
-from toolcall_middleware.request.parse import _PIECE, one_reading
+from toolcall_middleware.request.parse import one_reading
 from toolcall_middleware.request.tools import rewritten_tools
 
 EVIL = {"type": "function", "function": {"name": "evil", "parameters": {"type": "object"}}}
@@ -93,7 +93,7 @@ def test_a_schema_keeps_its_names() -> None:
         assert json.loads(bytes(rewritten_tools(json.dumps([theirs]).encode()))) == [theirs]
 
 
-def test_a_name_is_found_wherever_a_large_body_is_cut() -> None:
-    for size in (*range(_PIECE - 40, _PIECE + 8), 3 * _PIECE):
+def test_a_name_is_found_in_a_large_body() -> None:
+    for size in (1, 1 << 17):
         body = b'{"a": "%b", "tools": [1], "TOOLS" \n : [2]}' % (b"x" * size)
         assert json.loads(one_reading(body)) == {"a": "x" * size, "tools": [1]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from ..model import DEFERRED_FIELD, ChoiceMode, ToolChoice, ToolSet
 from ..settings import OPTIONS, Settings, show
 from ..settings.settings import is_looser, of_request
 from ..wire import openai
-from ..wire.json_input import DECODE_ERRORS, OPENAI, Members, Reader, decode, read_fields, read_members
+from ..wire.json_input import DECODE_ERRORS, OPENAI, Reader, decode, read_fields, read_members
 from .messages import History, read_history
 from .tools import OfferedTools, ToolLimits, read_choice, read_tools, rewritten_tools, sent_tools
 
@@ -259,42 +259,28 @@ def _means_us(body: bytes) -> bool:
 
 OURS = frozenset({"tools", "functions", "tool_choice", "function_call", "messages"})
 """The fields of a request that say which tools there are, and which were called."""
-_SPELLED = frozenset(name.encode() for name in OURS)
-
 # Go's reader also takes U+017F for an s.
-_NAME = re.compile(
-    '"(tools|functions|tool_choice|function_call|messages)"'.replace("s", "(?:s|\u017f)").encode(), re.IGNORECASE
-)
-_COLON = re.compile(rb"\s*+:")
-_PIECE = 64 * 1024
-_LONGEST = 20
-"""Bytes of a name: no other thread runs while one search goes through all of a large body."""
 _ESCAPED = re.compile(rb"\\u0(?:0[4-7]|17[fF])")
 
 
 def one_reading(body: bytes) -> bytes:
     """`body`, or the same with one member for each field of tools: the last, in its own spelling, as is read here."""
-    found = list(_members(body))
-    plain = len(found) == len(set(found)) and _SPELLED.issuperset(found)
-    if plain and (b"\\u0" not in body or not _ESCAPED.search(body)):
-        return body
     try:
+        fields = read_fields(body)
+        if OURS.issuperset(_ours(fields)) and all(body.count(b'"%b"' % name.encode()) < 2 for name in OURS):
+            if b"\\u0" not in body or not _ESCAPED.search(body):
+                return body
         members = read_members(body)
-        names = [name for name, _ in members if name.casefold() in OURS] if isinstance(members, Members) else []
+        names = _ours(name for name, _ in members)
         if len(names) == len(set(names)) and OURS.issuperset(names):
             return body
-        return msgspec.json.encode(without_variants(read_fields(body)))
+        return msgspec.json.encode(without_variants(fields))
     except (ToolCallError, ValueError, RecursionError):
         return body  # the backend's to refuse
 
 
-def _members(body: bytes) -> Iterator[bytes]:
-    """The names of members that are ours, in any case."""
-    for begin in range(0, len(body), _PIECE):
-        end = begin + _PIECE
-        for match in _NAME.finditer(body, begin, end + _LONGEST):
-            if match.start() < end and _COLON.match(body, match.end()) is not None:
-                yield match[1]
+def _ours(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.casefold() in OURS]
 
 
 def without_variants(fields: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
@@ -308,8 +294,8 @@ def _check_spelling(body: bytes) -> None:
         names = read_fields(body)
     except ToolCallError:
         return  # no JSON here: while a guard is on, it does not pass
-    for name in names:
-        if name not in OURS and name.casefold() in OURS:
+    for name in _ours(names):
+        if name not in OURS:
             raise refusal(name[:64], f"The field {shown(name)} is to be spelled {name.casefold()!r}.")
 
 
