@@ -7,8 +7,6 @@ results that name their call in `id`.
 
 from __future__ import annotations
 
-import re
-from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -20,12 +18,7 @@ MAX_NESTING = 200
 """The most levels of JSON in messages, so that they can be encoded again at any depth of the stack."""
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_STRINGS = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+"){1,4096}+', re.DOTALL)
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
-_AT_ONCE = 64 * 1024
-_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def read_history(raw: bytes, *, max_rounds: int | None, max_messages: int | None) -> History:
@@ -64,25 +57,24 @@ def _decoded(raw: bytes) -> Any:
 
 
 def _one_decoded(raw: bytes, most: int) -> Any:
-    if raw.count(b"[") + raw.count(b"{") > most and _is_deeper(raw, most):
+    value = decode(raw, "messages")
+    if raw.count(b"[") + raw.count(b"{") > most and _is_deeper(value, most):
         raise refusal("messages", f"The messages are nested deeper than {MAX_NESTING} levels.")
-    return decode(raw, "messages")
+    return value
 
 
-def _is_deeper(raw: bytes, most: int) -> bool:
-    """Whether brackets outside of strings are nested deeper than `most`, without building anything."""
-    depth = at = 0
-    while at < len(raw):
-        found = _STRINGS.match(raw, at)
-        end = found.end() if found is not None else len(raw)
-        steps = _STRING.sub(b"", raw[at:end]).translate(_STEPS, _NO_BRACKETS)
-        for begin in range(0, len(steps), _AT_ONCE):
-            depths = list(accumulate(memoryview(steps[begin : begin + _AT_ONCE]).cast("b"), initial=depth))
-            if max(depths) > most:
-                return True
-            depth = depths[-1]
-        at = end
-    return False
+def _is_deeper(value: Any, most: int) -> bool:
+    level = [value]
+    for _ in range(most):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def calls_of(message: dict[str, Any]) -> list[dict[str, Any]]:
