@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toolcall_middleware.formats import markup
 from toolcall_middleware.formats.family import all_openers
 from toolcall_middleware.formats.syntax.slots import FUNCTIONS
-from toolcall_middleware.parsing.patterns import WHITE_SPACE, Trie, anywhere
+from toolcall_middleware.parsing.patterns import WHITE_SPACE, Trie, anywhere, half, half_at
 from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 
 WORDS = st.lists(st.text("ab<|", min_size=1, max_size=5), min_size=1, max_size=6)
@@ -36,6 +36,25 @@ def test_beginnings_are_those_of_longer_words(words: list[str], text: str) -> No
     found = re.fullmatch(alternatives(Trie.of(words).beginnings().values()), text)
     expected = bool(text) and any(word.startswith(text) and word != text for word in words)
     assert bool(found) == expected
+
+
+@given(WORDS, TEXT, st.integers(0, 3))
+def test_half_a_marker_is_found_at_the_end_of_the_text_only(words: list[str], text: str, begin: int) -> None:
+    markers, begin = tuple(words), min(begin, len(text))
+    halves = [
+        at
+        for at in range(begin, len(text))
+        if any(len(word) > len(text) - at and word.startswith(text[at:]) for word in words)
+    ]
+    assert half_at(text, markers, begin) == min(halves, default=len(text))
+    assert {at for at in range(begin, len(text)) if half(markers).match(text, at)} == set(halves)
+    assert half(markers).match(text, len(text))
+
+
+def test_half_of_no_marker_is_nowhere_and_a_long_marker_is_no_error() -> None:
+    assert half(()).match("") is None
+    assert half_at("a" * 100, ("b" * 5000,)) == 100
+    assert half_at("a" + "b" * 60, ("b" * 5000,)) == 1
 
 
 @given(WORDS, TEXT, st.integers(0, 4))

@@ -28,11 +28,10 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Protocol, TypeVar
 
 from .events import CallArgs, CallEnd, CallStart, Event
-from .patterns import WHITE_SPACE, anywhere
+from .patterns import WHITE_SPACE, anywhere, half, half_at
 from .sink import ArgumentsReader, Mode, Sink
 
 MAX_GAP = 256  # characters of white space and stray text that are looked through
-_MAX_MARKER = 64
 _MAX_AGAIN = 4
 MAX_HELD = 1 << 16
 """Characters of a line that is held until the text ends: a longer one is text."""
@@ -66,7 +65,7 @@ def _after_comments(s: str, i: int, markers: tuple[str, ...], *, last: bool) -> 
             return None if not last and len(s) < limit else -1
         k = end
     rest = s[k:limit]
-    more = not rest or rest == "/" or any(marker.startswith(rest) for marker in markers)
+    more = rest == "/" or half(markers).match(s, k)
     return None if more and not last and len(s) < limit else -1
 
 
@@ -203,11 +202,7 @@ class Cursor:
 
     def begins(self, markers: tuple[str, ...], k: int) -> bool:
         """Whether the text ends in the middle of one of `markers`, which begins at `k`."""
-        s = self.s
-        if len(s) - k >= _MAX_MARKER:
-            return False
-        rest = s[k:]
-        return any(len(marker) > len(rest) and marker.startswith(rest) for marker in markers)
+        return half(markers).match(self.s, k) is not None
 
     def decided(self, markers: tuple[str, ...], limit: int | None = MAX_GAP) -> Steps[int]:
         """The index after the white space, once the text there is no longer the beginning of one of `markers`."""
@@ -233,12 +228,8 @@ class Cursor:
     def upto_half(self, markers: tuple[str, ...]) -> str:
         """Take the text up to where one of `markers` may begin; all of it where no more text follows."""
         s, i = self.s, self.i
-        end = len(s)
-        if not self.last:
-            most = max(map(len, markers))
-            end = next((k for k in range(max(i, end - most + 1), end) if self.begins(markers, k)), end)
-        self.i = end
-        return s[i:end]
+        self.i = len(s) if self.last else half_at(s, markers, i)
+        return s[i : self.i]
 
     def nearest(self, markers: tuple[str, ...], limit: int | None = None) -> int:
         """Where the first of `markers` begins, within `limit` characters; -1 where none does."""
@@ -289,9 +280,9 @@ class Cursor:
                 k = max(k, after)
                 if marker := self.take(markers, k):
                     return marker
-                half = k < self.i + MAX_GAP and self.begins(every, k)
-                if not half or self.last:
-                    self.i = len(s) if half else k if s.startswith(around, k) else self.i
+                begun = k < self.i + MAX_GAP and self.begins(every, k)
+                if not begun or self.last:
+                    self.i = len(s) if begun else k if s.startswith(around, k) else self.i
                     return ""
             yield from self.more()
 

@@ -4,6 +4,7 @@ caller checks for a match), and many literals as one pattern.
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -37,6 +38,8 @@ PYTHON_NAME = r"(?:\d{1,8}(?=[A-Za-z_]))?[A-Za-z_][\w.\-/:]{0,255}"
 
 TOOL_NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
 """A tool's name within markup, without quotes."""
+
+_MAX_MARKER = 64  # characters: a pattern that is nested deeper cannot be compiled
 
 
 @dataclass(slots=True)
@@ -86,6 +89,18 @@ class Trie:
 
     def _sorted(self) -> Iterator[tuple[str, Trie]]:
         return iter(sorted(self.ways.items()))
+
+
+@functools.lru_cache(maxsize=1024)
+def half(markers: tuple[str, ...]) -> re.Pattern[str]:
+    """A pattern for the beginning of one of `markers` at the end of the text, or for that end alone."""
+    ways = Trie.of(marker[:_MAX_MARKER] for marker in markers).beginnings().values()
+    return re.compile(f"(?:{'|'.join(ways)})?\\Z" if markers else r"(?!)")
+
+
+def half_at(s: str, markers: tuple[str, ...], begin: int = 0) -> int:
+    """The first index in `s[begin:]` where one of `markers` may begin that the text ends in; else the text's length."""
+    return next(half(markers).finditer(s, max(begin, len(s) - max(map(len, markers)) + 1))).start()
 
 
 def chars_of(chars: Iterable[str]) -> str:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from ..cursor import Cursor, NotACall, Steps, TextOver
-from ..patterns import anywhere
+from ..patterns import anywhere, half_at
 from ..values.json_reader import quoted
 from ..values.typing import Places
 from .call_arguments import CallArguments
@@ -38,8 +38,8 @@ _BEFORE_TEXT = re.compile(r"(?:[ ]|<\|(?:channel|constrain)\|>|commentary|analys
 _CHANNEL = re.compile(r"(?:<\|channel\|>|^)\s*(analysis|commentary|final)\b")
 _ENDS = ("<|end|>", "<|return|>", "<|call|>", "<|eom|>", "<|eot|>", "<|end_of_text|>")
 _OTHERS = ("<|start|>", "<|channel|>")
-_MARKER = re.compile("|".join(re.escape(marker) for marker in (*_ENDS, *_OTHERS)))
-_LONGEST = max(map(len, (*_ENDS, *_OTHERS)))
+_MARKERS = (*_ENDS, *_OTHERS)
+_MARKER = re.compile("|".join(map(re.escape, _MARKERS)))
 # Muse Glimmer may go on to the next message without having ended the one before.
 _NEXT = re.compile(rf"{_MARKER.pattern}|[ ]?to=[\w.\-]{{1,64}}<\|message\|>")
 _NEXT_PART = re.compile(r"(?:[ ]?to=[\w.\-]{0,64}(?:<[|a-z]{0,9})?|[ ]?to?|[ ])\Z")
@@ -158,12 +158,11 @@ def _header(c: Cursor, before: str, tags: str) -> Steps[_Header | None]:
             c.i = s.index("{", i)
             return _Header(name, words="<" not in header.partition("{")[0])
         if m is not None and m.group() == "<|end|>" and _GARBLED.fullmatch(header):
-            rest = s[m.end() : m.end() + _LONGEST]
-            if rest.startswith(_OTHERS):
+            if s.startswith(_OTHERS, m.end()):
                 c.sink.accept()
                 c.i = m.end()
                 return None
-            if not c.last and any(other.startswith(rest) for other in _OTHERS):
+            if not c.last and c.begins(_OTHERS, m.end()):
                 yield from c.more()
                 continue
         if m is not None or len(s) - i >= _MAX_HEADER or (c.last and not _HEADER_ALONE.fullmatch(header)):
@@ -209,15 +208,9 @@ def _text(c: Cursor, say: Callable[[str], None], head: _Header) -> Steps[bool]:
 
 def _sure(c: Cursor, head: _Header) -> int:
     """The index up to which no marker can have begun."""
-    s, i = c.s, c.i
-    keep = len(s)
-    cut = s.rfind("<", max(i, keep - _LONGEST))
-    if cut >= 0 and any(marker.startswith(s[cut:]) for marker in (*_ENDS, *_OTHERS)):
-        keep = cut
-    if head.addressed:
-        part = _NEXT_PART.search(s, max(i, len(s) - _MAX_NEXT))
-        keep = keep if part is None else min(keep, part.start())
-    return keep
+    keep = half_at(c.s, _MARKERS, c.i)
+    part = _NEXT_PART.search(c.s, max(c.i, len(c.s) - _MAX_NEXT)) if head.addressed else None
+    return keep if part is None else min(keep, part.start())
 
 
 def _ends(c: Cursor, m: re.Match[str]) -> bool | None:
@@ -281,7 +274,7 @@ def _before_call(c: Cursor, name: str, head: _Header, tags: str) -> Steps[bool]:
                 return False
             if _MARKER.match(s, j):
                 return True
-            begun = any(tag.startswith(rest) for tag in (*_ENDS, *_OTHERS, tags))
+            begun = c.begins((*_MARKERS, tags), j)
         elif head.tagged and not _is_json(s, j) and (beside := _beside(c, j, tags)) is not False:
             if beside:
                 return False
@@ -399,7 +392,7 @@ def read_words(c: Cursor, *, strict: bool = False, to: str = "") -> Steps[None]:
             c.sink.says_more = True
             return
         thinks = channel == _ANALYSIS
-        text = _said(c, _say(c, thinks=thinks), _NEXT_WORDS, lambda: _no_header(c), lambda _: True)
+        text = _said(c, _say(c, thinks=thinks), _NEXT_WORDS, lambda: half_at(c.s, _BEGINNINGS, c.i), lambda _: True)
         yield from _content(c, text, thinks=thinks)
         c.sink.consumed(c.taken())
         c.sink.hold()
@@ -443,15 +436,6 @@ def _says_json(c: Cursor) -> Steps[bool]:
     return m is not None
 
 
-def _no_header(c: Cursor) -> int:
-    """The index up to which no header can have begun."""
-    s = c.s
-    for at in range(max(c.i, len(s) - _LONGEST_WORDS), len(s)):
-        if s[at] == "a" and any(begun.startswith(s[at:]) for begun in _BEGINNINGS):
-            return at
-    return len(s)
-
-
 def _another(c: Cursor) -> Steps[bool]:
     """Whether another message follows a call."""
     while True:
@@ -465,8 +449,6 @@ def _another(c: Cursor) -> Steps[bool]:
             c.sink.stopped_at = result.group()
             c.i = result.end()
             return False
-        rest = s[j : j + _LONGEST_WORDS]
-        begun = any(beginning.startswith(rest) for beginning in (*_BEGINNINGS, _NAMESPACE))
-        if c.last or not (begun or _RESULT_PART.match(s, j)):
+        if c.last or not (c.begins((*_BEGINNINGS, _NAMESPACE), j) or _RESULT_PART.match(s, j)):
             return False
         yield from c.more()

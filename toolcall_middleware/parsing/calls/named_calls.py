@@ -250,7 +250,7 @@ def _goes_on(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
         k = j if m is None else m.end()
         if m is not None and s.startswith(ends, k):
             return cursor.sink.offered(m.group())
-        if cursor.last or k >= cursor.i + MAX_GAP or not any(end.startswith(s[k:]) for end in ends):
+        if cursor.last or k >= cursor.i + MAX_GAP or not cursor.begins(ends, k):
             return False
         yield from cursor.more()
 

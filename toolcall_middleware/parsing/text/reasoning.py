@@ -16,13 +16,13 @@ from typing import Protocol
 import msgspec
 
 from ..events import CallEnd, CallStart, Event, Reasoning, Stop, Text
+from ..patterns import half_at
 from .grammar import Compiled
 from .output import Output
 
 _MAX_LATE = 1 << 20
 MAX_KEPT = 1 << 20
 """Characters that are kept until it is decided whether there was a thought."""
-_LOOK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,6 @@ class OpenedReasoning:
     close: str = "</think>"
     channel: bool = False
     """Whether the tags are a channel's, which is never content."""
-
-
-def half_at_end(s: str, tag: str, begin: int = 0) -> int:
-    """The length of the longest prefix of `tag` that `s[begin:]` ends with; 0 without one."""
-    for size in range(min(len(tag) - 1, len(s) - begin), 0, -1):
-        if s.endswith(tag[:size]):
-            return size
-    return 0
 
 
 class ReasoningSpan:
@@ -75,16 +67,10 @@ class ReasoningSpan:
             self.late = []
             self._late_size = 0
             return self._wait(s, min(found), close)
-        n = len(s)
-        keep = n
-        if not last:
-            keep = n - half_at_end(s, close, i)
-            k = s.rfind("<", max(i, n - _LOOK))
-            if k >= 0 and any(marker.startswith(s[k:]) for marker in special):
-                keep = min(keep, k)
+        keep = len(s) if last else half_at(s, (close, *special), i)
         out.emit_reasoning(s[i:keep])
         out.carry = s[keep:]
-        return n
+        return len(s)
 
     def take_late(self) -> str | None:
         """Return the held text where the text ends: the thought was never closed, and this is not part of it."""
@@ -186,7 +172,7 @@ class OpenedAnswer:
         close = self._tags.close
         at = text.find(close)
         if at < 0:
-            keep = len(text) - half_at_end(text, close)
+            keep = half_at(text, (close,))
             events = self._read(text[:keep])
             if not self._over:
                 self._carry = text[keep:]
