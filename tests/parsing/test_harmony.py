@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from toolcall_middleware.formats.families.messages import END, HARMONY
 from toolcall_middleware.parsing.calls.harmony_messages import read_message
 from toolcall_middleware.parsing.cursor import read_thought
-from toolcall_middleware.parsing.events import Event, Reasoning, Text
+from toolcall_middleware.parsing.events import Reasoning, Text
 from toolcall_middleware.parsing.text.grammar import Opener, Where
 
 from .bodies import Reader, hostile, started
 from .meter import PARSING, Meter
-from .streams import calls_in, text_in, thought_in
+from .streams import alike, calls_in, text_in, thought_in
 
 ENDS = HARMONY.markup.ends
 TOOLS: dict[str, dict[str, Any]] = {
@@ -52,6 +52,7 @@ HEADERS = {
     "no channel": "<|start|>assistant to=functions.f<|message|>",
     "another channel": "<|channel|>analysis to=functions.f<|message|>",
     "no namespace": "<|channel|>commentary to=f<|message|>",
+    "spaces": "<|start|> assistant to=functions.f<|channel|> commentary <|constrain|>  json<|message|> ",
     "start and channel": "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>",
 }
 
@@ -59,8 +60,8 @@ HEADERS = {
 @pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
 @pytest.mark.parametrize("end", ["<|call|>", "<|end|>", "<|return|>", "", "\n<|call|>"])
 def test_a_message_to_a_function_is_a_call(header: str, end: str) -> None:
-    assert MESSAGES.calls(header + '{"n": 1}' + end) == [("f", {"n": 1})]
-    assert MESSAGES.text(header + '{"n": 1}' + end) == ""
+    assert SPACED.calls(header + '{"n": 1}' + end) == [("f", {"n": 1})]
+    assert SPACED.text(header + '{"n": 1}' + end) == ""
 
 
 # As LLM-jp's tokenizer gives its messages: (text, content, thoughts).
@@ -79,22 +80,6 @@ SPACES = [
     ("<|channel|> analysis<|message|> a<|start|> assistants", "", "a<|start|> assistants"),
     ("<|channel|> final<|message|> ", "", ""),
 ]
-
-
-@pytest.mark.parametrize(("text", "content", "thought"), SPACES)
-def test_where_a_space_stands_behind_every_marker_a_texts_first_is_none_of_it(
-    text: str, content: str, thought: str
-) -> None:
-    for pieces in ([text], list(text)):
-        events = SPACED.events(pieces)
-        assert (text_in(events), thought_in(events)) == (content, thought)
-
-
-@pytest.mark.parametrize("end", ["<|call|>", "<|end|>", ""])
-def test_a_call_with_spaces_is_a_call(end: str) -> None:
-    head = "<|start|> assistant to=functions.f<|channel|> commentary <|constrain|>  json<|message|> "
-    assert SPACED.calls(head + '{"n": 1}' + end) == [("f", {"n": 1})]
-    assert SPACED.text(head + '{"n": 1}' + end) == ""
 
 
 ARGUMENTS: list[tuple[str, Any]] = [
@@ -155,12 +140,6 @@ RECIPIENTS: list[tuple[str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "content", "reasoning"), RECIPIENTS, ids=[text[:60] for text, *_ in RECIPIENTS])
-def test_recipients_say_what_a_message_is(text: str, content: str, reasoning: str) -> None:
-    assert shown(ANSWERS.events([text])) == (content, reasoning)
-    assert shown(ANSWERS.events(text)) == (content, reasoning)
-
-
 SHOWN: list[tuple[str, str, str]] = [
     # Text, content, reasoning.
     ("<|channel|>final<|message|>a<|return|>", "a", ""),
@@ -202,18 +181,6 @@ SHOWN: list[tuple[str, str, str]] = [
     ("<|channel|>analysis xm\u2028l<|message|>a", "<|channel|>analysis xm\u2028l<|message|>a", ""),
     ("<|channel|>" + "x" * 300 + "<|message|>", "<|channel|>" + "x" * 300 + "<|message|>", ""),
 ]
-
-
-def shown(events: list[Event]) -> tuple[str, str]:
-    assert all(isinstance(event, (Text, Reasoning)) for event in events)
-    assert all(event.channel for event in events if isinstance(event, Reasoning))
-    return text_in(events), thought_in(events)
-
-
-@pytest.mark.parametrize(("text", "content", "reasoning"), SHOWN, ids=[text[:60] for text, *_ in SHOWN])
-def test_channels_say_what_a_message_is(text: str, content: str, reasoning: str) -> None:
-    assert shown(ANSWERS.events([text])) == (content, reasoning)
-    assert shown(ANSWERS.events(text)) == (content, reasoning)
 
 
 @pytest.mark.parametrize(
@@ -267,10 +234,20 @@ THOUGHT: list[tuple[str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "content", "reasoning"), THOUGHT)
-def test_a_thought_is_reasoning(text: str, content: str, reasoning: str) -> None:
-    assert shown(THOUGHTS.events([text])) == (content, reasoning)
-    assert shown(THOUGHTS.events(text)) == (content, reasoning)
+@pytest.mark.parametrize(
+    ("reader", "text", "content", "reasoning"),
+    [
+        *((SPACED, *row) for row in SPACES),
+        *((ANSWERS, *row) for row in RECIPIENTS),
+        *((ANSWERS, *row) for row in SHOWN),
+        *((THOUGHTS, *row) for row in THOUGHT),
+    ],
+)
+def test_channels_and_recipients_say_what_a_message_is(reader: Reader, text: str, content: str, reasoning: str) -> None:
+    events = alike(reader.fresh, text)
+    assert all(isinstance(event, (Text, Reasoning)) for event in events)
+    assert all(event.channel for event in events if isinstance(event, Reasoning))
+    assert (text_in(events), thought_in(events)) == (content, reasoning)
 
 
 JSON = st.recursive(
@@ -327,7 +304,7 @@ def test_work_grows_with_the_text_and_no_faster(
 
 @pytest.mark.parametrize("space", [" ", "\n", " \n\t "])
 def test_white_space_before_the_first_message_is_no_content(space: str) -> None:
-    assert shown(ANSWERS.events([f"{space}<|channel|>final<|message|>a<|return|>"])) == ("a", "")
+    assert ANSWERS.text(f"{space}<|channel|>final<|message|>a<|return|>") == "a"
     assert MESSAGES.text(f"{space}to=functions.zz<|message|>a<|end|>") == f"{space}to=functions.zz<|message|>a<|end|>"
     assert MESSAGES.text(f"{space}to=me") == f"{space}to=me"
     assert MESSAGES.call(f"{space}to=f<|message|>{{}}<|call|>", keep_raw=True).name == "f"
