@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
-from toolcall_middleware.parsing.events import Event
 
-from ..parsing.streams import calls_in, one_cut, read, shown_in
+from ..parsing.streams import calls_in, read_however_cut, shown_in
 
 TOOLS = ToolSet.of([Tool("f")])
 CALL = '{"name": "f", "arguments": {"x": 1}}'
@@ -19,15 +16,8 @@ CALL = '{"name": "f", "arguments": {"x": 1}}'
 
 def parts(format_name: str, text: str) -> tuple[str, int]:
     """(what is left as text, how many calls there are); the same however the text is cut."""
-
-    def events(pieces: Iterable[str]) -> list[Event]:
-        return read(registry.get(format_name).parser(TOOLS, ParserOptions()), pieces)
-
-    whole = events([text])
-    assert events(text) == whole
-    for pieces in one_cut(text):
-        assert events(pieces) == whole
-    return shown_in(whole), len(calls_in(whole))
+    events = read_however_cut(lambda: registry.get(format_name).parser(TOOLS, ParserOptions()), text)
+    return shown_in(events), len(calls_in(events))
 
 
 @pytest.mark.parametrize("name", ["auto", "json", "hermes", "llama3_json", "qwen3_coder"])

@@ -34,8 +34,8 @@ def tag_of(name: str) -> Tag:
     return tag
 
 
-def found_in(name: str, text: str) -> list[Call]:
-    return calls_in(read(registry.get(name).parser(ToolSet.of([TOOL]), ParserOptions()), [text]))
+def found_in(name: str, text: str, *more: Tool) -> list[Call]:
+    return calls_in(read(registry.get(name).parser(ToolSet.of([TOOL, *more]), ParserOptions()), [text]))
 
 
 def is_a_clean_call(found: list[Call]) -> bool:
@@ -59,7 +59,21 @@ def test_what_the_tag_accepts_is_read_as_a_valid_call(name: str) -> None:
     accepted = RECORDED["styles"][tag.style]["accepted"]
     assert len(accepted) > 20
     for text in accepted:
-        assert is_a_clean_call(found_in(name, f"{tag.begin}{text}{tag.end}")), text
+        for reader in (name, "auto"):
+            assert is_a_clean_call(found_in(reader, f"{tag.begin}{text}{tag.end}")), text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_call_without_arguments_may_follow_one(name: str) -> None:
+    clock = Tool("clock")
+    made = registry.get(name).constraint([TOOL, clock], ToolChoice(ChoiceMode.REQUIRED))
+    assert made is not None
+    first, second = made.tags
+    text = f"{first.begin}{RECORDED['styles'][first.style]['accepted'][0]}{first.end}\n{second.begin}{second.end}"
+    for reader in (name, "auto"):
+        call, empty = found_in(reader, text, clock)
+        assert is_a_clean_call([call])
+        assert (empty.name, empty.arguments, empty.complete) == ("clock", "{}", True)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -58,29 +58,6 @@ CLOCK = Tool("clock")
 _ODD = ToolCall("f", '{"x":  1.50}', "call_1")
 VERBATIM = [name for name in NAMES if _ODD.arguments in registry.get(name).render_calls([_ODD])]
 TYPED = [name for name in NAMES if name not in VERBATIM]
-# Their tags have a style of their own in xgrammar's structural tags.
-TAGS = {
-    "qwen3_coder", "step3p5", "seed_oss", "glm45", "glm47", "iquest_q1", "minimax_m2", "dots", "minimax_m3",
-    "deepseek_v32", "deepseek_v4", "deepseek_v41", "kimi_k3",
-}  # fmt: skip
-STYLES = {
-    "qwen_xml": "<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n2\n</parameter>",
-    "glm_xml": "<arg_key>city</arg_key><arg_value>Oslo</arg_value><arg_key>days</arg_key><arg_value>2</arg_value>",
-    "minimax_xml": '<parameter name="city">Oslo</parameter><parameter name="days">2</parameter>',
-    "deepseek_xml": (
-        '<｜DSML｜parameter name="city" string="true">Oslo</｜DSML｜parameter>\n'
-        '<｜DSML｜parameter name="days" string="false">2</｜DSML｜parameter>'
-    ),
-    "deepseek_v4_1_xml": (
-        '<｜DSML｜ parameter name="city" string="true">Oslo</｜DSML｜ parameter>\n'
-        '<｜DSML｜ parameter name="days" string="false">2</｜DSML｜ parameter>'
-    ),
-    "minimax_m3_xml": ("]<]minimax[>[<city>Oslo]<]minimax[>[</city>]<]minimax[>[<days>2]<]minimax[>[</days>"),
-    "kimi_k3_xml": (
-        '<|open|>argument key="city" type="string"<|sep|>Oslo<|close|>argument<|sep|>'
-        '<|open|>argument key="days" type="number"<|sep|>2<|close|>argument<|sep|>'
-    ),
-}
 
 
 # -- the prompt ----------------------------------------------------------------------------------------------------
@@ -274,47 +251,6 @@ def test_special_tokens_are_asked_for_where_markers_are_some(name: str) -> None:
 
 
 REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
-TAGGED = [name for name in VERBATIM if name not in {"json", "llama3_json", "xlam", "action_json"}]
-
-
-@pytest.mark.parametrize("name", TAGGED)
-def test_tags_hold_a_call_that_is_read(name: str) -> None:
-    fmt = registry.get(name)
-    made = fmt.constraint([WEATHER, CLOCK], REQUIRED)
-    assert made is not None
-    assert not made.schema
-    assert [tag.schema.get("required") for tag in made.tags] == [["city", "days"], None]
-    for tag, tool in zip(made.tags, ("get_weather", "clock"), strict=True):
-        assert tag.begin.startswith(tag.trigger)
-        assert tag.trigger
-        parser = fmt.parser(ToolSet.of([WEATHER, CLOCK]), ParserOptions())
-        (call,) = calls_in(read(parser, [f'{tag.begin}{{"a":1}}{tag.end}']))
-        assert (call.name, call.arguments, call.complete) == (tool, '{"a":1}', True)
-    named = fmt.constraint([WEATHER, CLOCK], ToolChoice(ChoiceMode.NAMED, "clock", parallel=False))
-    assert named is not None
-    assert [tag.begin for tag in named.tags] == [tag.begin for tag in made.tags if "clock" in tag.begin]
-
-
-@pytest.mark.parametrize("name", sorted(TAGS))
-def test_tags_with_a_style_hold_calls_that_are_read(name: str) -> None:
-    fmt = registry.get(name)
-    made = fmt.constraint([WEATHER, CLOCK], REQUIRED)
-    assert made is not None
-    tools = ToolSet.of([WEATHER, CLOCK])
-    weather, clock = made.tags
-    text = f"{weather.begin}{STYLES[weather.style]}{weather.end}\n{clock.begin}{clock.end}"
-    for reader in (fmt, registry.get("auto")):
-        found = calls_in(read(reader.parser(tools, ParserOptions()), [text]))
-        assert [(call.name, json.loads(call.arguments), call.complete) for call in found] == [
-            ("get_weather", {"city": "Oslo", "days": 2}, True),
-            ("clock", {}, True),
-        ]
-    assert all(tag.begin.startswith(tag.trigger) for tag in made.tags)
-
-
-@pytest.mark.parametrize("name", [name for name in TYPED if name not in TAGS])
-def test_what_is_no_json_is_not_constrained(name: str) -> None:
-    assert registry.get(name).constraint([WEATHER], REQUIRED) is None
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""The calls that every family writes come back: as in test_roundtrip.py, but with values made of the families' own
-markup, and with what a syntax has no way to write.
+"""The calls that every format writes into the history come back, whatever their arguments, however cut: values made of
+the families' own markup too, and what a syntax has no way to write.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
+from tests.helpers.thorough import THOROUGH
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.family import Family
@@ -22,33 +25,88 @@ from .goldens import exact
 from .test_families import NAMES, TYPED, VERBATIM, every_format
 from .test_neutralise import MARKERS
 
+EXAMPLES = 200 if THOROUGH else 10
+
 
 def tools_for(calls: list[tuple[str, dict[str, Any]]]) -> ToolSet:
-    """Tools whose schemas say the types of these arguments."""
+    """Tools whose schemas say the types of these arguments: families without JSON take them from there."""
     kinds = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
     schemas = [
         (tool, {key: {"type": kinds.get(type(value), "object")} for key, value in arguments.items()})
-        for tool, arguments in calls
+        for tool, arguments in dict(calls).items()
     ]
     return ToolSet.of([Tool(tool, "", {"type": "object", "properties": types}) for tool, types in schemas])
 
 
-def comes_back(name: str, calls: list[tuple[str, dict[str, Any]]], *, tools: ToolSet | None = None) -> list[Call]:
-    """The calls, written and read; asserts that they are the same, however cut."""
+def comes_back(
+    name: str, calls: list[tuple[str, dict[str, Any]]], *, tools: ToolSet | None = None, **spelling: Any
+) -> list[Call]:
+    """The calls, written and read; asserts that they are the same, however cut. spelling: that of their JSON."""
     fmt = registry.get(name)
-    written = fmt.render_calls([ToolCall(tool, json.dumps(arguments), f"call_{tool}") for tool, arguments in calls])
+    made = [
+        ToolCall(tool, json.dumps(arguments, **spelling), f"call_{number}")
+        for number, (tool, arguments) in enumerate(calls)
+    ]
+    written = fmt.render_calls(made)
     tools = tools or tools_for(calls)
     events = read(fmt.parser(tools, ParserOptions()), [written])
     found = calls_in(events)
     assert [call.name for call in found] == [tool for tool, _ in calls]
-    for call, (_, arguments) in zip(found, calls, strict=True):
+    for call, before in zip(found, made, strict=True):
         assert call.complete
-        assert exact(json.loads(call.arguments)) == exact(arguments), written
-    assert not text_in(events).strip()
+        assert exact(json.loads(call.arguments)) == exact(json.loads(before.arguments)), written
+        if before.arguments in written:
+            assert call.arguments == before.arguments, "arguments are verbatim"
+            assert not call.repaired
+    assert not text_in(events).strip(), "markup has leaked"
     rng = random.Random(written)
-    cuts = sorted(rng.sample(range(len(written)), min(len(written), 8)))
+    cuts = sorted(rng.sample(range(len(written)), min(len(written), 12)))
     assert read(fmt.parser(tools, ParserOptions()), cut_at(written, cuts)) == events
     return found
+
+
+TOOL_NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True) | st.sampled_from(
+    ["name", "arguments", "null", "true", "tool_calls", "json", "think", "final_answer", "get_weather"]
+)
+MARKUP = st.sampled_from(
+    [
+        "<tool_call>", "</tool_call>", "</function>", "</parameter>", "<think>", "</think>", "```", "```json\n", "`",
+        '{"name": "f", "arguments": {}}', '{"tool_calls": [', "}}", "]", '"', "\\", "\\n", "\n", "\r\n", "\t", "\x00",
+        "<|im_end|>", "<tool_response>", "[TOOL_CALLS]", "[ARGS]", "<|tool_call_end|>", "<｜tool▁calls▁end｜>",
+        "null", "true", "5", "0x1", " ", "  a  ", "", "'", "日本語", "🎉", "\u2028", "\ufeff", "é",
+    ]
+)  # fmt: skip
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+TEXT = ANY_TEXT | MARKUP | st.lists(MARKUP, max_size=4).map("".join)
+NUMBERS = (
+    st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0, -0.0, 1e300])
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+CALLS = st.lists(
+    st.tuples(TOOL_NAMES, st.dictionaries(TEXT, VALUES, max_size=4)),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda call: call[0],
+)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_calls_come_back(name: str) -> None:
+    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(calls=CALLS, spaced=st.booleans(), ascii_only=st.booleans())
+    @example(calls=[("f", {})], spaced=True, ascii_only=True)
+    @example(calls=[("tool_calls", {})], spaced=True, ascii_only=True)
+    @example(calls=[("f", {"a": 1}), ("g", {"b": "x"}), ("f", {})], spaced=False, ascii_only=False)
+    def check(calls: list[tuple[str, dict[str, Any]]], spaced: bool, ascii_only: bool) -> None:
+        separators = (", ", ": ") if spaced else (",", ":")
+        comes_back(name, calls, separators=separators, ensure_ascii=ascii_only)
+
+    check()
+    assert registry.get(name).render_calls([]) == ""
 
 
 FRAGMENTS = [

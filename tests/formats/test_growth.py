@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from tests.helpers.thorough import THOROUGH
-from tests.parsing.meter import PARSING, CountedPattern, Meter
+from tests.parsing.meter import Meter
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
-from toolcall_middleware.parsing.text import markdown_code, scanner
-from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 
 FILLERS = "a1 \n\"'\\<>{}[](),:=/|-._#*`é"
 PARAMETERS = {
@@ -49,15 +45,6 @@ def beginnings(name: str) -> list[str]:
 def test_work_grows_with_the_text(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     meter = Meter()
 
-    def counted(grammar: Grammar) -> Any:
-        compiled = compile_grammar(grammar)
-        patterns: dict[str, Any] = {
-            part: CountedPattern(getattr(compiled, part), meter) for part in ("first", "first_at_start")
-        }
-        for part in ("whole", "partial"):
-            patterns[part] = {char: CountedPattern(one, meter) for char, one in getattr(compiled, part).items()}
-        return replace(compiled, **patterns)
-
     def work(begin: str, filler: str, size: int) -> int:
         reader = registry.get(name).parser(TOOLS, ParserOptions())
         reader.feed(begin)
@@ -67,9 +54,7 @@ def test_work_grows_with_the_text(name: str, monkeypatch: pytest.MonkeyPatch) ->
         reader.finish()
         return meter.cost
 
-    meter.watch(monkeypatch, *PARSING)
-    monkeypatch.setattr(scanner, "compile_grammar", counted)
-    monkeypatch.setattr(markdown_code, "_MAX_SPAN", 100)  # a constant that hides growth in small texts
+    meter.watch_all(monkeypatch)
     found = beginnings(name)
     steps = range(len(found)) if THOROUGH else range(len(name) % 5, len(found), 5)
     for at in steps:

@@ -4,10 +4,10 @@ an exception, without a name that is not offered, with valid JSON in every compl
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,10 +17,8 @@ from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.families import glm
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
-from toolcall_middleware.parsing.text import markdown_code, scanner
-from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 
-from ..parsing.meter import PARSING, CountedPattern, Meter
+from ..parsing.meter import work
 from ..parsing.streams import calls_in, cut_at, read
 from .test_neutralise import MARKERS
 
@@ -119,33 +117,12 @@ def test_no_answer_has_more_patterns_made_for_it_than_a_model_needs() -> None:
 @pytest.mark.parametrize("before", ["", "a ", "<tool_call>", "<function=f>", "[f(s='", "call:f{s:"])
 def test_work_grows_with_the_text_and_no_faster(before: str, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     units = [*PARTS, *MARKERS]
+    fresh = functools.partial(registry.get("auto").parser, TOOLS, ParserOptions())
     # Every family is in `auto`. A third of the units for each beginning is enough, another third for each.
     for unit in units[len(before) % 3 :: 3]:
-        small, large = (_work(before, unit, size, step, monkeypatch) for size in (2_000, 4_000))
+        texts = (before + unit * max(1, size // len(unit)) for size in (2_000, 4_000))
+        small, large = (work(fresh, text, step, monkeypatch) for text in texts)
         assert large <= 2.3 * small + 8_000, f"{unit!r} behind {before!r}: {small} and {large}"
-
-
-def _work(before: str, unit: str, size: int, step: int, monkeypatch: pytest.MonkeyPatch) -> int:
-    meter = Meter()
-
-    def counted(grammar: Grammar) -> Any:
-        compiled = compile_grammar(grammar)
-        names = ("first", "first_at_start")
-        patterns: dict[str, Any] = {name: CountedPattern(getattr(compiled, name), meter) for name in names}
-        for name in ("whole", "partial"):
-            patterns[name] = {char: CountedPattern(one, meter) for char, one in getattr(compiled, name).items()}
-        return replace(compiled, **patterns)
-
-    with monkeypatch.context() as patch:
-        meter.watch(patch, *PARSING)
-        patch.setattr(scanner, "compile_grammar", counted)
-        patch.setattr(markdown_code, "_MAX_SPAN", 100)  # a constant that hides growth in small texts
-        text = before + unit * max(1, size // len(unit))
-        reader = registry.get("auto").parser(TOOLS, ParserOptions())
-        for at in range(0, len(text), step or len(text)):
-            reader.feed(meter.text(text[at : at + (step or len(text))]))
-        reader.finish()
-    return meter.cost
 
 
 @pytest.mark.parametrize("depth", [300, 900, 100_000])

@@ -12,7 +12,7 @@ from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.parsing.events import Event
 
-from ..parsing.streams import calls_in, one_cut, random_cuts, read, text_in
+from ..parsing.streams import calls_in, read_however_cut, text_in
 
 TOOLS = ToolSet.of(
     [
@@ -24,12 +24,7 @@ ARGUMENTS = '{"x": 1}'
 
 
 def _read(name: str, text: str) -> list[Event]:
-    """The events of the whole text; asserts that they are the same however it is cut."""
-    fmt = registry.get(name)
-    whole = read(fmt.parser(TOOLS, ParserOptions()), [text])
-    for pieces in ([*text], *one_cut(text), *random_cuts(text, 5)):
-        assert read(fmt.parser(TOOLS, ParserOptions()), pieces) == whole, pieces
-    return whole
+    return read_however_cut(lambda: registry.get(name).parser(TOOLS, ParserOptions()), text)
 
 
 def _parts(name: str) -> tuple[str, str, str]:

@@ -9,7 +9,9 @@ import pytest
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolSet
-from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text
+from toolcall_middleware.parsing.events import Event
+
+from ..parsing import streams
 
 CITY = {"city": {"type": "string"}, "days": {"type": "integer"}, "where": {"type": "object"}, "id": {"type": "string"}}
 TOOLS = ToolSet.of([Tool("weather", parameters={"type": "object", "properties": CITY}), Tool("ping")])
@@ -24,22 +26,14 @@ WRITTEN = {
 
 
 def read(format_name: str, text: str, size: int) -> list[Event]:
-    parser = registry.get(format_name).parser(TOOLS, ParserOptions())
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    return [event for piece in pieces for event in parser.feed(piece)] + parser.finish()
+    return streams.read(registry.get(format_name).parser(TOOLS, ParserOptions()), pieces)
 
 
 def said(events: list[Event]) -> tuple[str, list[tuple[str, str, bool]]]:
     """(text, the calls with their arguments and whether they needed repair)."""
-    calls: list[tuple[str, str, bool]] = []
-    for event in events:
-        if isinstance(event, CallStart):
-            calls.append((event.name, "", False))
-        elif isinstance(event, CallArgs):
-            calls[-1] = (calls[-1][0], calls[-1][1] + event.text, False)
-        elif isinstance(event, CallEnd):
-            calls[-1] = (*calls[-1][:2], event.repaired)
-    return "".join(event.text for event in events if isinstance(event, Text)), calls
+    calls = [(call.name, call.arguments, call.repaired) for call in streams.calls_in(events)]
+    return streams.text_in(events), calls
 
 
 BESIDE = [

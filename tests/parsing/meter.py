@@ -6,11 +6,16 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, SupportsIndex
 
 import pytest
 
 from toolcall_middleware import parsing
+from toolcall_middleware.parsing.text import markdown_code, scanner
+from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
+
+from .streams import Reader
 
 # Every module that reads a model's text.
 PARSING = [
@@ -38,6 +43,21 @@ class Meter:
                 if isinstance(value, re.Pattern):
                     patch.setattr(loaded, name, CountedPattern(value, self))
 
+    def watch_all(self, patch: pytest.MonkeyPatch) -> None:
+        """Count what all readers and the patterns of their grammars go through."""
+
+        def counted(grammar: Grammar) -> Any:
+            compiled = compile_grammar(grammar)
+            names = ("first", "first_at_start")
+            patterns: dict[str, Any] = {name: CountedPattern(getattr(compiled, name), self) for name in names}
+            for name in ("whole", "partial"):
+                patterns[name] = {char: CountedPattern(one, self) for char, one in getattr(compiled, name).items()}
+            return replace(compiled, **patterns)
+
+        self.watch(patch, *PARSING)
+        patch.setattr(scanner, "compile_grammar", counted)
+        patch.setattr(markdown_code, "_MAX_SPAN", 100)  # a constant that hides growth in small texts
+
 
 class CountedPattern:
     """A pattern whose matches and searches are counted."""
@@ -63,6 +83,18 @@ class CountedPattern:
         found = self._pattern.search(text, pos, endpos)
         self._meter.cost += 1 + (found.end() if found is not None else min(len(text), endpos)) - pos
         return found
+
+
+def work(make: Callable[[], Reader], text: str, step: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """What it costs a reader to read a text in pieces of `step` characters; 0: whole."""
+    meter = Meter()
+    with monkeypatch.context() as patch:
+        meter.watch_all(patch)
+        reader = make()
+        for at in range(0, len(text), step or len(text)):
+            reader.feed(meter.text(text[at : at + (step or len(text))]))
+        reader.finish()
+    return meter.cost
 
 
 class _Counted(str):

@@ -38,6 +38,14 @@ def read(reader: Reader, pieces: Iterable[str], *, cut: bool = False) -> list[Ev
     return merged(events)
 
 
+def read_however_cut(make: Callable[[], Reader], text: str) -> list[Event]:
+    """What a reader says of a text; asserts that it is the same however the text is cut."""
+    whole = read(make(), [text])
+    for pieces in ([*text], *one_cut(text), *random_cuts(text, 5)):
+        assert read(make(), pieces) == whole, pieces
+    return whole
+
+
 def merged(events: Iterable[Event]) -> list[Event]:
     """Neighbouring pieces of one kind made one: what must not depend on how the text was cut."""
     out: list[Event] = []

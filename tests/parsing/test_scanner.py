@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,12 +12,10 @@ from toolcall_middleware.parsing.calls.json_calls import JsonCallSyntax, read_js
 from toolcall_middleware.parsing.cursor import Cursor, NotACall, Steps
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from toolcall_middleware.parsing.sink import ReaderOptions
-from toolcall_middleware.parsing.text import markdown_code
-from toolcall_middleware.parsing.text import scanner as scanner_module
-from toolcall_middleware.parsing.text.grammar import Grammar, Opener, Where, compile_grammar
+from toolcall_middleware.parsing.text.grammar import Grammar, Opener, Where
 from toolcall_middleware.parsing.text.scanner import Scanner
 
-from .meter import PARSING, CountedPattern, Meter
+from .meter import work
 from .streams import alike, calls_in, cut_at, merged, random_cuts, read, shown_in, text_in, thought_in
 
 BARE = JsonCallSyntax(bare=True, wrappers=frozenset({"tool_calls"}))
@@ -608,27 +605,9 @@ UNITS = [
 @pytest.mark.parametrize("before", ["", "a ", CALL, "`", '<tool_call>{"name": "f", "arguments": {"a": "'])
 def test_work_grows_with_the_text_and_no_faster(before: str, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for unit in UNITS:
-        small, large = (_work(before, unit, size, step, monkeypatch) for size in (1_500, 3_000))
+        texts = (before + unit * (size // len(unit)) for size in (1_500, 3_000))
+        small, large = (work(fresh, text, step, monkeypatch) for text in texts)
         assert large <= 2.3 * small + 2_500, f"{unit!r} behind {before!r}: {small} and {large}"
-
-
-def _work(before: str, unit: str, size: int, step: int, monkeypatch: pytest.MonkeyPatch) -> int:
-    meter = Meter()
-    with monkeypatch.context() as patch:
-        meter.watch(patch, *PARSING)
-        compiled = compile_grammar(GRAMMAR)
-        names = ("first", "first_at_start")
-        counted: dict[str, Any] = {name: CountedPattern(getattr(compiled, name), meter) for name in names}
-        for name in ("whole", "partial"):
-            counted[name] = {char: CountedPattern(one, meter) for char, one in getattr(compiled, name).items()}
-        patch.setattr(scanner_module, "compile_grammar", lambda _: replace(compiled, **counted))
-        patch.setattr(markdown_code, "_MAX_SPAN", 100)  # a constant that hides growth in small texts
-        text = before + unit * (size // len(unit))
-        reader = fresh()
-        for at in range(0, len(text), step or len(text)):
-            reader.feed(meter.text(text[at : at + (step or len(text))]))
-        reader.finish()
-    return meter.cost
 
 
 @pytest.mark.slow
