@@ -8,7 +8,7 @@ from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 
-from ..parsing.streams import calls_in, read_however_cut, shown_in
+from ..parsing.streams import alike, calls_in, shown_in
 
 TOOLS = ToolSet.of([Tool("f")])
 CALL = '{"name": "f", "arguments": {"x": 1}}'
@@ -16,7 +16,7 @@ CALL = '{"name": "f", "arguments": {"x": 1}}'
 
 def parts(format_name: str, text: str) -> tuple[str, int]:
     """(what is left as text, how many calls there are); the same however the text is cut."""
-    events = read_however_cut(lambda: registry.get(format_name).parser(TOOLS, ParserOptions()), text)
+    events = alike(lambda: registry.get(format_name).parser(TOOLS, ParserOptions()), text)
     return shown_in(events), len(calls_in(events))
 
 

@@ -12,7 +12,7 @@ from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.parsing.events import Event
 
-from ..parsing.streams import calls_in, read_however_cut, text_in
+from ..parsing.streams import alike, calls_in, text_in
 
 TOOLS = ToolSet.of(
     [
@@ -24,7 +24,7 @@ ARGUMENTS = '{"x": 1}'
 
 
 def _read(name: str, text: str) -> list[Event]:
-    return read_however_cut(lambda: registry.get(name).parser(TOOLS, ParserOptions()), text)
+    return alike(lambda: registry.get(name).parser(TOOLS, ParserOptions()), text)
 
 
 def _parts(name: str) -> tuple[str, str, str]:

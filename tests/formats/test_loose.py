@@ -12,7 +12,7 @@ from toolcall_middleware.model import Tool, ToolSet
 from toolcall_middleware.parsing.cursor import MAX_HELD
 from toolcall_middleware.parsing.events import CallArgs, Event, Malformed, Text
 
-from ..parsing.streams import calls_in, read, read_however_cut, shown_in, text_in
+from ..parsing.streams import alike, calls_in, read, shown_in, text_in
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
 TOOLS = ToolSet.of([Tool("get_weather", "", CITY), Tool("clock")])
@@ -32,7 +32,7 @@ UNMARKED = pytest.mark.parametrize("dialect", ["action", "function_call", "json"
 
 
 def _read(text: str, options: ParserOptions | None = None, *, name: str = "auto") -> list[Event]:
-    return read_however_cut(lambda: registry.get(name).parser(TOOLS, options or ParserOptions()), text)
+    return alike(lambda: registry.get(name).parser(TOOLS, options or ParserOptions()), text)
 
 
 @every_call

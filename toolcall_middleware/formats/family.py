@@ -113,7 +113,7 @@ class Family:
     for them. `<|…|>` is one.
     """
     trigger: str = _OF_CALLS
-    """How a call begins, where constrained decoding can wait for it; else empty."""
+    """How a call begins, for constrained decoding that waits for it."""
     constrain: Callable[[Sequence[Tool], bool], Constraint] | None = None
     """The JSON Schema of a whole answer, where the bare JSON of a call is one. Takes the tools that may be called, and
     whether several may.
@@ -141,7 +141,7 @@ class Family:
         if self.answer is None:
             self._fill(answer=calls.answer)
         if self.trigger is None:
-            self._fill(trigger=calls.constrained_from)
+            self._fill(trigger=calls.trigger)
         if self.special_tokens is None:
             self._fill(special_tokens=calls.trigger.startswith(_SPECIAL))
 

@@ -100,7 +100,6 @@ BRIEF = Family(
     one='Call at most one tool in an answer: the "tool_calls" list has one entry.',
     answer='a "tool_calls" block',
     noun="tool",
-    trigger="",
     constrain=lambda tools, parallel: Constraint("tool_calls", calls_schema(tools, parallel=parallel)),
 )
 # Of the forms that were measured small models follow this one best (tests/bench/README.md).

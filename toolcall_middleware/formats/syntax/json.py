@@ -109,11 +109,6 @@ class Json(Shape):
         return found.group() if found else self.marker
 
     @property
-    def constrained_from(self) -> str:
-        """The same."""
-        return self.trigger
-
-    @property
     def closers(self) -> tuple[str, ...]:
         """Markers that are no content after a call."""
         return tuple(dict.fromkeys(filter(None, (self._around[1], *self.ends))))
@@ -143,12 +138,7 @@ class Json(Shape):
         """What an answer that calls consists of, in words."""
         if not self._around[1]:
             return f"{self.marker} and the JSON {'list' if self._is_list else 'object'}"
-        return f"the {'list of calls' if self._is_list else 'call'} {self.around}"
-
-    @property
-    def around(self) -> str:
-        """The markers, in words."""
-        return in_words(*self._around)
+        return f"the {'list of calls' if self._is_list else 'call'} {in_words(*self._around)}"
 
 
 TOOL_CALL = Json(call=f"<tool_call>\n{CALL}\n</tool_call>")
@@ -252,11 +242,6 @@ class Named(Shape):
         return self.open.strip() or self.parts.item
 
     @property
-    def constrained_from(self) -> str:
-        """The same."""
-        return self.marker
-
-    @property
     def closers(self) -> tuple[str, ...]:
         """Markers that are no content after a call."""
         each = self.parts.item_close if self.special or not self.close else ()
@@ -270,14 +255,9 @@ class Named(Shape):
         return (*(opener(marker, self, special=self.special) for marker in outer), item)
 
     @property
-    def around(self) -> str:
-        """The markers around all calls, in words."""
-        return f"between {self.marker} and {self.closers[-1]}"
-
-    @property
     def answer(self) -> str:
         """What an answer that calls consists of, in words."""
-        return f"the calls {self.around}"
+        return f"the calls between {self.marker} and {self.closers[-1]}"
 
 
 class _NamedParts:

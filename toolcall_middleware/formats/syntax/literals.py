@@ -36,7 +36,7 @@ from ...parsing.patterns import PYTHON_NAME
 from ...parsing.text.grammar import Opener, Where
 from ..prompt import escaping
 from ..prompt.tool_results import said
-from .shape import CannotWrite, Shape
+from .shape import CannotWrite, Shape, in_words
 
 _PYTHON_NAME = re.compile(PYTHON_NAME)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,255}")
@@ -105,8 +105,10 @@ class Python(Shape):
     @property
     def answer(self) -> str:
         """What an answer that calls consists of, in words."""
+        if not self.marker:
+            return "the function call in that format"
         what = "list of calls" if self.syntax.brackets else "call"
-        return f"the {what} {self.around}" if self.marker else "the function call in that format"
+        return f"the {what} {in_words(self.trigger, self.closers[-1])}"
 
     def written(self, call: ToolCall, _: int, /) -> tuple[str, bool]:
         """One call. A list or a dict in it may be read as something else."""
@@ -318,11 +320,6 @@ class Elements(Shape):
     def marker(self) -> str:
         """What opens the calls."""
         return f"{self.mark}<{self.wrapper}>"
-
-    @property
-    def constrained_from(self) -> str:
-        """The same, where there is a style."""
-        return self.marker if self.style else ""
 
     @property
     def structural_tag(self) -> tuple[str, str, str] | None:

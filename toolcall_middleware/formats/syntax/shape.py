@@ -101,11 +101,6 @@ class Shape(ABC):
         return self.marker
 
     @property
-    def constrained_from(self) -> str:
-        """The text after which constrained decoding may begin; empty where it cannot write these calls."""
-        return ""
-
-    @property
     def structural_tag(self) -> tuple[str, str, str] | None:
         """What precedes a call's arguments, what follows them, and xgrammar's name for how they are written; None where
         they are JSON.
@@ -125,12 +120,7 @@ class Shape(ABC):
     @property
     def answer(self) -> str:
         """What an answer that calls consists of, in words."""
-        return f"the call {self.around}"
-
-    @property
-    def around(self) -> str:
-        """The first and the last marker, in words."""
-        return in_words(self.trigger, self.closers[-1])
+        return f"the call {in_words(self.trigger, self.closers[-1])}"
 
 
 def in_words(first: str, last: str) -> str:

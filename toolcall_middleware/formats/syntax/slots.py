@@ -178,11 +178,6 @@ class Slots(Shape):
         return found.group() if found else ""
 
     @property
-    def constrained_from(self) -> str:
-        """The first tag, where there is a style."""
-        return self.trigger if self.style else ""
-
-    @property
     def structural_tag(self) -> tuple[str, str, str] | None:
         """What precedes a call's slots, what follows them, and their style. Each call has its own markers, so all have
         the number 1.

@@ -252,7 +252,7 @@ def _family(found: Turns, syntax: Syntax, like: str | None, block: tools.ToolBlo
         answer="the call in that form" if model is None else model.answer,
         noun="tool" if model is None else model.noun,
         special_tokens=_special(found) or (model is not None and model.special_tokens),
-        trigger=syntax.calls.constrained_from if model is None else model.trigger,
+        trigger=syntax.calls.trigger if model is None else model.trigger,
         constrain=None if model is None else model.constrain,
     )
 
