@@ -29,7 +29,6 @@ from toolcall_middleware.usage.meter import UsageMeter
 def _choice() -> ChoiceAnswer:
     policy = made_policy(
         may_call=True,
-        tells_ends=True,
         native=True,
         reasoning_field="reasoning",
         max_tool_calls=None,

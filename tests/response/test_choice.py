@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.policies import policy as made_policy
-from toolcall_middleware.answer.operations import Arguments, CallOpened, Content, Op, ReasoningText
+from toolcall_middleware.answer.operations import Arguments, CallClosed, CallOpened, Content, Op, ReasoningText
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.response.choice import ChoiceAnswer
 from toolcall_middleware.wire.openai import new_call_id
@@ -79,7 +79,7 @@ def test_ids_are_random() -> None:
 
 def test_text_and_arguments_leave_as_they_come() -> None:
     played = Played(["Hi ", "[f|{", '"a"', ": 1}", "]"])
-    assert [type(op) for op in played.fed] == [Content, CallOpened, *[Arguments] * 3]
+    assert [type(op) for op in played.fed] == [Content, CallOpened, *[Arguments] * 3, CallClosed]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_text_that_waits_is_bounded(policy: dict[str, Any]) -> None:
 
 def test_a_call_that_waits_leaves_in_one_piece() -> None:
     played = Played(['[f|{"a"', ": 1}", "]"], stream_arguments=False)
-    assert [type(op).__name__ for op in played.fed] == ["CallOpened", "Arguments"]
+    assert [type(op).__name__ for op in played.fed] == ["CallOpened", "Arguments", "CallClosed"]
     assert played.calls == [[0, "f", '{"a": 1}']]
 
 
@@ -369,8 +369,8 @@ def test_calls_behind_the_first_can_wait_for_their_end() -> None:
     assert play(TWO, hold_later=True).calls == play(TWO).calls
     answer = ChoiceAnswer(ScriptParser(), made_policy(hold_later=True))
     assert [type(op) for op in answer.feed('[f|{"a')] == [CallOpened, Arguments]
-    assert answer.feed('": 1}][g|{"b') == [Arguments(0, '": 1}')]
-    assert [type(op) for op in answer.feed('": 2}]')] == [CallOpened, Arguments]
+    assert answer.feed('": 1}][g|{"b') == [Arguments(0, '": 1}'), CallClosed(0)]
+    assert [type(op) for op in answer.feed('": 2}]')] == [CallOpened, Arguments, CallClosed]
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])

@@ -1,10 +1,10 @@
 """The operations that an answer consists of: text, reasoning, a call, more of its arguments.
 
 response/choice.py emits them. response/chunk_writer.py writes deltas of them, response/answer_form.py one message.
-`Arguments` follow their `CallOpened`.
+`Arguments` follow their `CallOpened`, and precede its `CallClosed`. A chat stream has nothing for the last.
 
 An `AnswerWriter` (writer.py) also takes steps for what a chat chunk says outside of operations: the beginning and the
-end of the answer, the end of a call, and fields of the backend's own (response/said.py).
+end of the answer, and fields of the backend's own (response/said.py).
 """
 
 from __future__ import annotations
@@ -43,7 +43,14 @@ class Arguments(msgspec.Struct, frozen=True, gc=False):
     custom: bool = False
 
 
-Op = Content | ReasoningText | CallOpened | Arguments
+class CallClosed(msgspec.Struct, frozen=True, gc=False):
+    """No more arguments follow for this call. complete: False where the text ended inside of them."""
+
+    index: int
+    complete: bool = True
+
+
+Op = Content | ReasoningText | CallOpened | Arguments | CallClosed
 
 
 class Opened(msgspec.Struct, frozen=True, gc=False):
@@ -51,13 +58,6 @@ class Opened(msgspec.Struct, frozen=True, gc=False):
 
     model: str | None = None
     created: int | None = None
-
-
-class CallClosed(msgspec.Struct, frozen=True, gc=False):
-    """No more arguments follow for this call. complete: False where the text ended inside of them."""
-
-    index: int
-    complete: bool = True
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
@@ -90,5 +90,5 @@ class Finished(msgspec.Struct, frozen=True):
     remarks: dict[str, Any] = {}
 
 
-Step = Op | Opened | CallClosed | Refusal | Image | Signed | Alive | Finished
+Step = Op | Opened | Refusal | Image | Signed | Alive | Finished
 """What an `AnswerWriter` takes."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..answer.operations import Content, Op, ReasoningText
+from ..answer.operations import CallClosed, Content, Op, ReasoningText
 from ..errors import ToolCallError
 from ..formats.base import StreamParser
 from ..formats.unparsed_calls import rest_of, unparsed_calls
@@ -262,7 +262,7 @@ class Choices:
         """End the choice of a part. told: the backend's finish_reason. Returns the true one."""
         last, reason = part.choice.answer.finish(told)
         part.ops += last
-        part.unchanged = part.unchanged and not last
+        part.unchanged = part.unchanged and all(isinstance(op, CallClosed) for op in last)
         if told in ENDED:
             self._usage.ended()
         return reason

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ..answer.operations import Arguments, Content, Op, ReasoningText
+from ..answer.operations import Arguments, CallClosed, CallOpened, Content, Op, ReasoningText
 from ..errors import ToolCallError
 from ..request.parse import ChatRequest
 from ..settings import Settings
@@ -23,6 +23,8 @@ from .chunk import Choice, Part, Template, says_beside
 from .stream import Gate
 
 _encode = msgspec.json.encode
+_Written = Content | ReasoningText | CallOpened | Arguments
+"""A chat stream does not say that a call is closed."""
 _ASSISTANT = openai.raw("assistant")
 _BEFORE_ARGUMENTS = b'{"tool_calls":[{"index":%d,"function":{"arguments":'
 _MOST_HELD = 64  # chunks without a word at the beginning of an answer
@@ -72,7 +74,7 @@ class ChatEmitter:
         op = ops[0] if len(ops) == 1 else None
         if type(op) is Content and op.text == text:
             return raw
-        if op is not None and template.is_bare:
+        if op is not None and template.is_bare and not isinstance(op, CallClosed):
             # A piece that is all of the text keeps its spelling.
             written = template.written if type(op) is Arguments and op.text is text else None
             before, after = template.frame
@@ -177,7 +179,8 @@ class ChatEmitter:
         if frame is None:
             # A finish_reason has its own chunk, which also holds the other fields of the choice.
             frame = openai.frame_of_delta(top, bare if reason is not None else fields)
-        for number, op in enumerate(part.ops):
+        ops = [op for op in part.ops if not isinstance(op, CallClosed)]
+        for number, op in enumerate(ops):
             delta = self._delta(op)
             if number == 0 and rest:
                 made = openai.read_object(b"".join(delta)) or {}
@@ -191,7 +194,7 @@ class ChatEmitter:
                 frame = openai.frame_of_delta(top, bare)
             # In parts, because a whole call may be long: it is joined once.
             out += (frame[0], *delta, frame[1])
-        if not part.ops:
+        if not ops:
             extras = reason is None and says_beside(fields)
             if extras or any(not openai.is_null(value) for value in rest.values()) or (news and reason is None):
                 out.append(_encode(rest).join(frame))
@@ -207,7 +210,7 @@ class ChatEmitter:
 
     # -- deltas --------------------------------------------------------------------------------------------------
 
-    def _delta(self, op: Op, written: bytes | None = None) -> tuple[bytes, ...]:
+    def _delta(self, op: _Written, written: bytes | None = None) -> tuple[bytes, ...]:
         """The parts of a delta's JSON. written: the operation's text as a JSON string, where it is known."""
         if isinstance(op, Arguments):
             if self._as_object and not op.custom:

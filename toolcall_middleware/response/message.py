@@ -95,8 +95,6 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The format in which calls are read; None where no call can come."""
     retried: bool = False
     """The model was asked again, and this answer is the last."""
-    tells_ends: bool = False
-    """Emit a `CallClosed` for each emitted call. An `AnswerWriter` needs it; a chat stream has no such event."""
 
     def refuses_misfits_of(self, name: str) -> bool:
         """Whether a call of this tool is refused where `check` finds a fault; else the fault is a warning."""
@@ -395,8 +393,8 @@ class Message:
                 self.outcomes.note(outcome, "arguments")
         begun = self.calls if call.parts is not None else self.calls - 1  # before this one
         self._judge(call, event, ops)
-        if self._policy.tells_ends and self.calls > begun:
-            ops.append(CallClosed(self.calls - 1, event.complete))  # type: ignore[arg-type]
+        if self.calls > begun:
+            ops.append(CallClosed(self.calls - 1, event.complete))
         self.outcomes.end(call.name)
 
     def _judge(self, call: OpenCall, event: CallEnd, ops: list[Op]) -> None:

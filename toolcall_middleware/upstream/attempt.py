@@ -64,10 +64,8 @@ class ToolRequest:
         extension: Extension | None,
         *,
         lowers_limit: bool = False,
-        tells_ends: bool = False,
     ) -> None:
         self.chat = chat
-        self._tells_ends = tells_ends
         self.model = chat.model
         counted = chat.include_usage or not chat.stream
         self.usage = meter_for(settings, chat.model, memory, wanted=counted)
@@ -188,7 +186,6 @@ class ToolRequest:
             extension=self._extension,
             report=self.report,
             retried=self._retried,
-            tells_ends=self._tells_ends,
         )
         hold = None if self.native or self.json is None else self.json.begin()
         start, bare = self._reasoning_start, self._negotiation.is_bare

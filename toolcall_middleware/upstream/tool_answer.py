@@ -68,8 +68,7 @@ class ToolAnswer:
         self._memory = memory
         self._extension = extension
         self._defer = defer
-        tells_ends = writer is not None
-        self._request = ToolRequest(chat, settings, memory, extension, lowers_limit=lowers_limit, tells_ends=tells_ends)
+        self._request = ToolRequest(chat, settings, memory, extension, lowers_limit=lowers_limit)
         self.error: ToolCallError | None = None  # sent to the client instead of an answer, or at its end
         # Of the current response:
         self.stream: StreamRewriter | None = None
