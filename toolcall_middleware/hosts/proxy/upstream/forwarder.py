@@ -438,14 +438,17 @@ class Forwarder:
 
 async def _pass(reply: Reply, first: bytes, events: WholeEvents | None, words: bytearray | None, send: Send) -> None:
     """The body of an answer, which begins with `first`, to the client as it comes. Its beginning goes to `words`."""
-    part: bytes | None = first
-    while part is not None:
+
+    def passed(part: bytes) -> bytes:
         if words is not None and len(words) < _MOST_WORDS:
-            words += part[:_MOST_WORDS]
-        out = part if events is None else events.feed(part)
-        if out:
+            words.extend(part[:_MOST_WORDS])
+        return part if events is None else events.feed(part)
+
+    if first and (out := passed(first)):
+        await send({"type": "http.response.body", "body": out, "more_body": True})
+    async for part in reply.pieces:
+        if out := passed(part):
             await send({"type": "http.response.body", "body": out, "more_body": True})
-        part = await anext(reply.pieces, None)
 
 
 def _log_refusal(words: bytes, status: int, headers: Headers, record: Record, hint: str) -> None:
