@@ -30,6 +30,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_the_upstreams_load_and_serve_what_they_say() -> None:
     router = Router(Settings(upstreams_file=str(FOLDER / "upstreams.toml")))
+    configs = [upstream.config for upstream in router.apps()]
     serves = {
         "fast": ("local", "Qwen/Qwen2.5-7B-Instruct"),
         "Qwen/Qwen3-4B": ("local", "Qwen/Qwen3-4B"),
@@ -40,10 +41,10 @@ async def test_the_upstreams_load_and_serve_what_they_say() -> None:
         "gemini-3": ("google", "gemini-3"),
     }
     for model, (name, own) in serves.items():
-        (upstream,) = [upstream for upstream in router.upstreams if upstream.serves(model)]
+        (upstream,) = [upstream for upstream in configs if upstream.serves(model)]
         assert (upstream.name, upstream.model_for(model)) == (name, own)
-    assert [up.weight for up in router.upstreams if up.serves("gpt-oss-120b")] == [3, 1]
-    assert {up.name: up.settings.mode for up in router.upstreams} == {
+    assert [up.weight for up in configs if up.serves("gpt-oss-120b")] == [3, 1]
+    assert {up.name: up.settings.mode for up in configs} == {
         "local": "prompt", "big": "auto", "small": "auto", "openai": "native", "mistral": "native",
         "anthropic": "native", "google": "native",
     }  # fmt: skip

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...errors import ToolCallError
 from ...observe.json_log import log_event
-from ...observe.metrics import Metrics, shared_metrics
+from ...observe.metrics import shared_metrics
 from .head import Headers, values_of
 from .request_record import record_of
 
@@ -84,16 +84,9 @@ def metrics_app() -> ASGIApp:
 
     `app.mount("/metrics", metrics_app())`. Raises SettingsError where the extra `metrics` is not installed.
     """
-    return MetricsApp(shared_metrics())
+    metrics = shared_metrics()
 
-
-class MetricsApp:
-    """See `metrics_app`."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI's
         if scope["type"] != "http":
             return
         if scope["method"] not in {"GET", "HEAD"}:
@@ -102,7 +95,7 @@ class MetricsApp:
             )
             return
         accept = next(iter(values_of(scope["headers"], b"accept")), b"").decode("latin-1")
-        body, content_type = self._metrics.render(accept)
+        body, content_type = metrics.render(accept)
         headers = [
             (b"content-type", content_type.encode("latin-1")),
             (b"content-length", b"%d" % len(body)),
@@ -111,3 +104,5 @@ class MetricsApp:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         shown = b"" if scope["method"] == "HEAD" else body
         await send({"type": "http.response.body", "body": shown, "more_body": False})
+
+    return app

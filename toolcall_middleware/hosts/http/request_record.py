@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,6 +19,7 @@ from .head import values_of
 RECORD = "toolcall.request"
 # What other systems give out, and nothing that could be more than one word in a log or a header.
 SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@~-]{1,128}")
+_TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,7 +97,7 @@ async def watched(app: ASGIApp, observers: Sequence[Observer], scope: Scope, rec
         own = {name.encode("latin-1"): value.encode("latin-1") for name, value in report.sent_on.items()}
         kept = [(name, value) for name, value in scope["headers"] if name.lower() not in own]
         scope = {**scope, "headers": [*kept, *own.items()], RECORD: record}
-        record.trace = _trace_id(report.sent_on.get("traceparent"))
+        record.trace = trace_in(own.items())
     answer = MeasuredAnswer(send)
     ended = "error"
     try:
@@ -123,6 +124,7 @@ def _fill(report: Report, record: Record, answer: MeasuredAnswer) -> None:
         report.prompt_tokens, report.completion_tokens = usage["prompt_tokens"], usage["completion_tokens"]
 
 
-def _trace_id(traceparent: str | None) -> str | None:
-    parts = (traceparent or "").split("-")
-    return parts[1] if len(parts) == 4 and len(parts[1]) == 32 else None
+def trace_in(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """The trace id of a `traceparent` (W3C's Trace Context) among headers in lower case."""
+    found = next((_TRACE.fullmatch(value) for name, value in headers if name == b"traceparent"), None)
+    return None if found is None else found[1].decode()

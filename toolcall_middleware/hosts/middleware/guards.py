@@ -22,7 +22,7 @@ from ...wire.tool_words import CARRIERS, READS_CALLS, SPEAKS_OF_TOOLS
 from ..http.answer import Collected, TooLongError
 from ..http.bodies import Given, cleared, collect, hides_words, odd_charset
 from ..http.errors import log_refusal, send_refusal
-from ..http.head import normal_path, raw_path, values_of
+from ..http.head import normal_path, raw_path, values_of, without
 from ..http.offload import offloaded
 
 _LIMITS = (
@@ -276,16 +276,20 @@ def wants_keys(app: ASGIApp) -> bool:
     return False
 
 
-async def _app_refusal(app: ASGIApp, scope: Scope) -> list[Message]:
-    """The app's 401 to a GET with the headers of `scope`; empty where it answers something else."""
+async def _turned_away(app: ASGIApp, scope: Scope, send: Send) -> bool:
+    """Whether `app` wants keys and answers 401 to a GET with the headers of `scope`: that answer is sent."""
+    if not wants_keys(app):
+        return False
     dropped = {b"content-length", b"content-type", b"transfer-encoding", b"content-encoding", b"expect"}
-    headers = [pair for pair in scope["headers"] if pair[0].lower() not in dropped]
     answer = Collected(_MOST)
     with contextlib.suppress(TooLongError):
-        await app({**scope, "method": "GET", "headers": headers}, Given(b"", gone), answer.send)
+        get = {**scope, "method": "GET", "headers": without(scope["headers"], dropped)}
+        await app(get, Given(b"", gone), answer.send)
     if answer.status != _UNAUTHORIZED or answer.body is None:
-        return []
-    return [answer.start, {"type": "http.response.body", "body": answer.body, "more_body": False}]
+        return False
+    await send(answer.start)
+    await send({"type": "http.response.body", "body": answer.body, "more_body": False})
+    return True
 
 
 async def gone() -> Message:
@@ -295,11 +299,7 @@ async def gone() -> Message:
 
 async def refused_by_app(app: ASGIApp, scope: Scope, send: Send) -> bool:
     """Whether the app does not let the client in, which is asked before a large body is read: its 401 is sent."""
-    if not wants_keys(app) or not _is_large(scope):
-        return False
-    for message in (told := await _app_refusal(app, scope)):
-        await send(message)
-    return bool(told)
+    return _is_large(scope) and await _turned_away(app, scope, send)
 
 
 def _is_large(scope: Scope) -> bool:
@@ -312,9 +312,5 @@ def _is_large(scope: Scope) -> bool:
 
 async def refuse(app: ASGIApp, scope: Scope, send: Send, error: ToolCallError) -> None:
     """Answer with `error`, and log that; in the app's own words where it would not have let the client in."""
-    if wants_keys(app):
-        for message in (told := await _app_refusal(app, scope)):
-            await send(message)
-        if told:
-            return
-    await send_refusal(scope, send, error)
+    if not await _turned_away(app, scope, send):
+        await send_refusal(scope, send, error)

@@ -126,8 +126,7 @@ def _load(settings: Settings) -> None:
     unheard = _Unheard()
     log.addFilter(unheard)
     try:
-        _answer(settings, json.dumps({**_ASKED, "stream": True}).encode(), b"text/event-stream", _events())
-        _answer(settings, _REQUEST, b"application/json", [_whole()])
+        _answer(settings)
     finally:
         log.removeFilter(unheard)
     with contextlib.suppress(ToolCallError):  # settings may refuse it: what they need is loaded by then
@@ -148,17 +147,17 @@ class _Unheard(logging.Filter):
         return record.thread != self._thread
 
 
-def _answer(settings: Settings, request: bytes, kind: bytes, parts: Iterable[bytes]) -> None:
-    """One exchange, as far as the settings let it go."""
+def _answer(settings: Settings) -> None:
+    """One exchange, as far as the settings let it go. A whole answer is read as its stream is."""
     exchange = Exchange(settings, BackendMemory())
-    ask = exchange.receive(Request(request))[0]
+    ask = exchange.receive(Request(json.dumps({**_ASKED, "stream": True}).encode()))[0]
     if not isinstance(ask, Ask):
         return
     if ask.prompt is not None:
         with contextlib.suppress(ToolCallError):  # a template may refuse this conversation, and is ready by then
             ask.prompt.write()
-    exchange.receive(Head(200, [(b"content-type", kind)]))
-    for part in parts:
+    exchange.receive(Head(200, [(b"content-type", b"text/event-stream")]))
+    for part in _events():
         exchange.receive(Body(part, last=False))
     exchange.receive(Body(b"", last=True))
 
@@ -173,8 +172,3 @@ def _event(delta: dict[str, str], reason: str | None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": reason}
     chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
     return b"data: " + json.dumps(chunk).encode() + b"\n\n"
-
-
-def _whole() -> bytes:
-    choice = {"index": 0, "message": {"role": "assistant", "content": _TEXT}, "finish_reason": "stop"}
-    return json.dumps({"object": "chat.completion", "choices": [choice]}).encode()

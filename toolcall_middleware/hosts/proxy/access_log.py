@@ -19,7 +19,7 @@ from ...observe.json_log import lines_of, pairs, time_of
 from ...wire import openai
 from ..http.answer import MeasuredAnswer
 from ..http.head import raw_path
-from ..http.request_record import RECORD, SANE_ID, Record
+from ..http.request_record import RECORD, SANE_ID, Record, trace_in
 
 logger = logging.getLogger("toolcall_middleware.access")
 
@@ -28,8 +28,6 @@ _UPSTREAM_ID = b"x-upstream-request-id"
 _MAX_VALUE = 256
 # Where only the log needs the model, it is not read from bodies that take long (some 5 ms).
 _PEEK = 8 << 20
-# Of W3C's Trace Context.
-_TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
 _CALLS = re.compile(rb"; calls=([0-9]+)")
 
 
@@ -56,7 +54,7 @@ class AccessLog:
         if shown:
             headers = [pair for pair in headers if pair[0] != _ID]
         headers.append((_ID, own))
-        record = Record(id=own.decode(), trace=_trace_in(headers))
+        record = Record(id=own.decode(), trace=trace_in(headers))
         answer = _LoggedAnswer(send, own)
         begin = time.perf_counter()
         ended = "error"
@@ -114,12 +112,6 @@ def _outcomes(outcomes: tuple[str, ...]) -> str | None:
         return outcomes[0] if outcomes else None
     counts = Counter(outcomes)
     return ",".join(f"{name}:{count}" for name, count in sorted(counts.items()))
-
-
-def _trace_in(headers: list[tuple[bytes, bytes]]) -> str | None:
-    """The trace id of the client's `traceparent`, so that its own traces lead to this line."""
-    found = next((_TRACE.fullmatch(value) for name, value in headers if name == b"traceparent"), None)
-    return None if found is None else found[1].decode()
 
 
 class _LoggedAnswer(MeasuredAnswer):

@@ -104,9 +104,9 @@ class Proxy:
         up = None
         if settings.metrics != "off":
             from ...observe.metrics import shared_metrics
-            from ..http.errors import MetricsApp
+            from ..http.errors import metrics_app
 
-            self._metrics = MetricsApp(shared_metrics())
+            self._metrics = metrics_app()
             self._metrics_path = b"/metrics" if settings.metrics == "on" else settings.metrics.encode()
             up = shared_metrics().upstream_is
         self._readiness = Readiness(upstreams, up)

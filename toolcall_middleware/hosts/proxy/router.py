@@ -30,7 +30,7 @@ from ..middleware.faces import ModelsAnswer, refuse, shows_version
 from .model_list import Listing, with_aliases
 from .upstream.forwarder import BUSY, lifespan, retry_after
 from .upstream.model_names import AliasedAnswer, Asked, Rename, aliases_of, asked_model
-from .upstream.upstream import Upstream, UpstreamConfig, in_turn
+from .upstream.upstream import Upstream, in_turn
 from .upstreams_file import upstreams_of
 
 logger = logging.getLogger("toolcall_middleware.proxy")
@@ -64,11 +64,6 @@ class Router:
         self._listed: frozenset[str] = frozenset()  # names of the last list that a client got
         self._upstreams: list[Upstream] = self._build([])
         self._closing: set[asyncio.Task[None]] = set()
-
-    @property
-    def upstreams(self) -> tuple[UpstreamConfig, ...]:
-        """The configurations of those in use."""
-        return tuple(upstream.config for upstream in self._upstreams)
 
     def apps(self) -> tuple[Upstream, ...]:
         """Those in use."""
