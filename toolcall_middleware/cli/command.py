@@ -168,6 +168,11 @@ def many(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
+def cut(text: str, most: int) -> str:
+    """At most so many characters of `text`."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def shown(text: str) -> str:
     """`text` of a backend as one line for a terminal."""
     return on_one_line(" ".join(text.split()))

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import SettingsError, ToolCallError
 from ..settings import OPTIONS, Settings
-from .command import Command, UsageError, add_settings, given_settings, read_file
+from .command import Command, UsageError, add_settings, cut, given_settings, read_file
 
 _INDENT = "    "
 _WIDEST = 120
@@ -86,13 +86,9 @@ def _print_rows(rows: list[tuple[str, str, str]]) -> None:
     if columns is not None:
         values = min(values, max(_LEAST_VALUES, columns - names - sources - 4))
     for name, value, source in rows:
-        shown = value if columns is None else _cut(value, values)
+        shown = value if columns is None else cut(value, values)
         line = f"{name:{names}}  {shown:{values}}  {source:{sources}}  {OPTIONS[name].help}"
-        print(line if columns is None else _cut(line, columns))
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"
+        print(line if columns is None else cut(line, columns))
 
 
 def _print_some(settings: Settings, names: list[str]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import msgspec
 
-from ..command import UsageError, many, shown
+from ..command import UsageError, cut, many, shown
 from .findings import Finding, Report, Score
 
 _MOST_TEXT = 300
@@ -68,8 +68,7 @@ def document(report: Report) -> Report:
         """Text of a backend or model as one short line without addresses and paths."""
         for path, name in names.items():
             text = text.replace(path, name)
-        text = shown(_ADDRESS.sub("(address)", text))
-        return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…"
+        return cut(shown(_ADDRESS.sub("(address)", text)), _MOST_TEXT)
 
     return msgspec.structs.replace(
         report,

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .._console import console, line
-from ..command import shown
+from ..command import cut, shown
 from .findings import Report, Score
 
 _MOST_DETAIL = 200
@@ -56,8 +56,7 @@ def show(report: Report) -> None:
         for one in report.findings:
             part = one.key.partition(".")[0]
             if (part if part in _SECTIONS else "") == area:
-                verdict, detail = one.verdict.value, shown(one.detail)
-                detail = detail if len(detail) <= _MOST_DETAIL else detail[: _MOST_DETAIL - 1] + "…"
+                verdict, detail = one.verdict.value, cut(shown(one.detail), _MOST_DETAIL)
                 table.add_row(Text(verdict, _STYLES.get(verdict, "")), Text(shown(one.what)), Text(detail))
         if table.row_count:
             line(page, "", label=f"\n{name}")

@@ -11,7 +11,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from ..command import many
+from ..command import cut, many
 from ..faces.answers import Received, ReceivedCall
 
 _ID = re.compile(r"call_[a-zA-Z0-9]+")
@@ -104,7 +104,7 @@ def agreement_check(streamed: Received, whole: Received) -> Check:
 
 def show_call(call: ReceivedCall) -> str:
     """A call in one line."""
-    return f"{call.name}({_cut(json.dumps(call.decoded(), ensure_ascii=False), 160)})"
+    return f"{call.name}({_shown(call.decoded())})"
 
 
 def _check(answer: Received, what: str, *, ok: bool, why: str = "") -> Check:
@@ -117,11 +117,7 @@ def _same(answer: Received, what: str, got: Any, wanted: Any) -> Check:
 
 
 def _shown(value: Any) -> str:
-    return _cut(json.dumps(value, ensure_ascii=False), 160)
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return cut(json.dumps(value, ensure_ascii=False), 160)
 
 
 def received(turn: Turn) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from ...explain import case_of, explain
 from ...observe.traces import Trace, TraceError, read_trace
 from ...upstream.backend_memory import LEAST_TOKENS
 from .._console import console, line
-from ..command import UsageError, safe
+from ..command import UsageError, cut, safe
 
 _SHOWN = 72
 _KINDS = {
@@ -99,6 +99,4 @@ def _is_swallowed(explained: dict[str, Any], summary: dict[str, Any]) -> bool:
 
 
 def _short(text: str, span: dict[str, Any]) -> str:
-    shown = text[span["start"] : span["end"]]
-    shown = shown if len(shown) <= _SHOWN else shown[: _SHOWN - 1] + "…"
-    return json.dumps(shown, ensure_ascii=False)
+    return json.dumps(cut(text[span["start"] : span["end"]], _SHOWN), ensure_ascii=False)
