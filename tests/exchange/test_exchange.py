@@ -478,14 +478,14 @@ def test_an_error_in_the_middle_flushes_what_is_held_back() -> None:
     assert made.finish() == b""
 
 
-def test_the_last_chunk_of_a_backends_own_call_keeps_its_bytes() -> None:
-    """It may also end the call, whose arguments could have gone on: a chat stream has no event for that."""
-    own = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-    last = event(chunk({}, "tool_calls")) + DONE
+def test_the_last_chunk_of_a_backends_own_call_that_is_cut_keeps_its_bytes() -> None:
+    """It also ends the call; a chat stream has nothing for that."""
+    own = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Pa'}}
+    last = event(chunk({}, "length")) + DONE
     data = event(role()) + event(chunk({"tool_calls": [own]})) + last
     out = streamed(data, settings={"mode": "native"})
     assert out.endswith(b"\n\n" + last)
-    assert check_stream(out, own_ids=False).only.named_calls == [("weather", "{}")]
+    assert check_stream(out, own_ids=False).only.named_calls == [("weather", '{"city": "Pa')]
 
 
 # -- recorded backends ---------------------------------------------------------------------------------------------
