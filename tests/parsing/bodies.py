@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from toolcall_middleware.parsing.cursor import Make
@@ -15,6 +16,7 @@ from toolcall_middleware.parsing.sink import ReaderOptions
 from toolcall_middleware.parsing.text.grammar import Grammar, Opener
 from toolcall_middleware.parsing.text.scanner import Scanner
 
+from .meter import PARSING, Meter
 from .streams import Call, calls_in, cut_at, read, text_in
 
 Tools = Mapping[str, Mapping[str, Any]]
@@ -85,6 +87,29 @@ class Reader:
     def check_refused(self, text: str) -> None:
         """Where no name is offered, everything comes out, to the byte."""
         assert self.text(text, tools={"nobody": {}}) == text
+
+    def check_linear(self, before: str, unit: str, monkeypatch: pytest.MonkeyPatch, *, step: int, size: int) -> None:
+        """The work for a text of `size` times `unit` after `before`, in pieces of `step` (0: whole), is at most linear."""
+
+        def work(size: int) -> int:
+            meter, text = Meter(), before + unit * (size // len(unit))
+            with monkeypatch.context() as patch:
+                meter.watch(patch, *PARSING)
+                reader = self.fresh()
+                for at in range(0, len(text), step or len(text)):
+                    reader.feed(meter.text(text[at : at + (step or len(text))]))
+                reader.finish()
+            return meter.cost
+
+        assert work(2 * size) <= 2.2 * work(size)
+
+    def check_cut(self, text: str, begin: int, end: int) -> None:
+        """The call in `text` that is cut anywhere in `text[begin:end]` is a prefix of the whole call's arguments."""
+        whole = self.call(text).arguments
+        for at in range(begin, end):
+            cut = self.call(text[:at], cut=True)
+            assert not cut.complete
+            assert whole.startswith(cut.arguments), at
 
     def delay(self, before: str, value: str, after: str) -> int:
         """How many characters of a value are held at most while it arrives one by one (the value needs no escapes)."""

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from toolcall_middleware.parsing.calls.literal_calls import GemmaSyntax, read_gemma
 
 from .bodies import Reader, hostile, opener, started
-from .meter import PARSING, Meter
 from .streams import calls_in
 
 Q = '<|"|>'
@@ -148,11 +147,7 @@ def test_a_name_is_told_before_its_arguments_are_known() -> None:
 
 def test_a_cut_call_is_a_prefix_of_json() -> None:
     text = call("s:'say \"hi\" <b>',a:[1,{k:'v'}],n:5")
-    whole = CALLS.call(text).arguments
-    for at in range(text.index("{") + 1, text.rindex("}")):
-        cut = CALLS.call(text[:at], cut=True)
-        assert not cut.complete
-        assert whole.startswith(cut.arguments), at
+    CALLS.check_cut(text, text.index("{") + 1, text.rindex("}"))
 
 
 def written(value: Any) -> str:
@@ -219,15 +214,4 @@ def test_deep_nesting_is_read() -> None:
 def test_work_grows_with_the_text_and_no_faster(
     unit: str, begin: str, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def work(size: int) -> int:
-        meter = Meter()
-        with monkeypatch.context() as patch:
-            meter.watch(patch, *PARSING)
-            text = "<|tool_call>call:f{" + begin + unit * (size // len(unit))
-            scanner = CALLS.fresh()
-            for at in range(0, len(text), step or len(text)):
-                scanner.feed(meter.text(text[at : at + (step or len(text))]))
-            scanner.finish()
-        return meter.cost
-
-    assert work(6_000) <= 2.2 * work(3_000)
+    CALLS.check_linear("<|tool_call>call:f{" + begin, unit, monkeypatch, step=step, size=3_000)

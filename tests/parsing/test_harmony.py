@@ -15,7 +15,6 @@ from toolcall_middleware.parsing.events import Reasoning, Text
 from toolcall_middleware.parsing.text.grammar import Opener, Where
 
 from .bodies import Reader, hostile, started
-from .meter import PARSING, Meter
 from .streams import alike, calls_in, text_in, thought_in
 
 ENDS = HARMONY.markup.ends
@@ -217,11 +216,7 @@ def test_everything_streams() -> None:
 
 def test_a_cut_call_is_a_prefix_of_json() -> None:
     text = '<|channel|>commentary to=functions.f<|message|>{"s": "say \\"hi\\"", "n": 15}<|call|>'
-    whole = MESSAGES.call(text).arguments
-    for at in range(text.index("{"), text.index("}")):
-        cut = MESSAGES.call(text[:at], cut=True)
-        assert not cut.complete
-        assert whole.startswith(cut.arguments), at
+    MESSAGES.check_cut(text, text.index("{"), text.index("}"))
 
 
 THOUGHT: list[tuple[str, str, str]] = [
@@ -288,18 +283,7 @@ def test_any_text_reads_the_same_however_it_is_cut(text: str, rng: random.Random
 def test_work_grows_with_the_text_and_no_faster(
     unit: str, begin: str, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def work(size: int) -> int:
-        meter = Meter()
-        with monkeypatch.context() as patch:
-            meter.watch(patch, *PARSING)
-            text = begin + unit * (size // len(unit))
-            scanner = MESSAGES.fresh()
-            for at in range(0, len(text), step or len(text)):
-                scanner.feed(meter.text(text[at : at + (step or len(text))]))
-            scanner.finish()
-        return meter.cost
-
-    assert work(6_000) <= 2.2 * work(3_000)
+    MESSAGES.check_linear(begin, unit, monkeypatch, step=step, size=3_000)
 
 
 @pytest.mark.parametrize("space", [" ", "\n", " \n\t "])

@@ -16,7 +16,6 @@ from toolcall_middleware.parsing.calls.harmony_messages import called
 from toolcall_middleware.parsing.events import Event, Stop
 
 from .bodies import Reader, hostile, started
-from .meter import PARSING, Meter
 from .streams import calls_in, text_in, thought_in
 
 TOOLS: dict[str, dict[str, Any]] = {"f": {}, "g": {}, "two_json": {}, "python": {"properties": {"code": {}}}}
@@ -176,11 +175,7 @@ def test_a_header_that_was_cut_off_is_no_content(header: str) -> None:
 
 def test_a_cut_call_is_a_prefix_of_json() -> None:
     text = 'analysisWe do.assistantcommentary to=functions.f json{"s": "say \\"hi\\"", "n": 15}'
-    whole = ANSWERS.call(text).arguments
-    for at in range(text.index("{") + 1, text.index("}")):
-        cut = ANSWERS.call(text[:at], cut=True)
-        assert not cut.complete
-        assert whole.startswith(cut.arguments), at
+    ANSWERS.check_cut(text, text.index("{") + 1, text.index("}"))
 
 
 @pytest.mark.parametrize(
@@ -229,15 +224,4 @@ def test_any_arguments_and_any_thought_come_back(arguments: dict[str, Any], thou
 def test_work_grows_with_the_text_and_no_faster(
     unit: str, begin: str, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def work(size: int) -> int:
-        meter = Meter()
-        with monkeypatch.context() as patch:
-            meter.watch(patch, *PARSING)
-            text = begin + unit * (size // len(unit))
-            scanner = ANSWERS.fresh()
-            for at in range(0, len(text), step or len(text)):
-                scanner.feed(meter.text(text[at : at + (step or len(text))]))
-            scanner.finish()
-        return meter.cost
-
-    assert work(6_000) <= 2.2 * work(3_000)
+    ANSWERS.check_linear(begin, unit, monkeypatch, step=step, size=3_000)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from toolcall_middleware.parsing.calls.nested_calls import read_nested
 
 from .bodies import Reader, hostile, opener
-from .meter import PARSING, Meter
 from .streams import calls_in
 
 M = "]<]minimax[>["
@@ -135,15 +134,4 @@ def test_any_text_comes_out_where_nothing_is_offered(text: str) -> None:
 @pytest.mark.parametrize("unit", ["a b ", "]<]", M, f"{M}<", f"{M}<item>", f"{M}<k>1{M}</k>", f"{M}<{'x' * 90}", "]"])
 @pytest.mark.parametrize("begin", ["<s>", "<n>", "<a><item>", ""])
 def test_work_grows_with_the_text_and_no_faster(unit: str, begin: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def work(size: int) -> int:
-        meter = Meter()
-        with monkeypatch.context() as patch:
-            meter.watch(patch, *PARSING)
-            text = tags(f'<tool_call><invoke name="f">{begin}') + unit * (size // len(unit))
-            scanner = CALLS.fresh()
-            for at in range(0, len(text), 4):
-                scanner.feed(meter.text(text[at : at + 4]))
-            scanner.finish()
-        return meter.cost
-
-    assert work(6_000) <= 2.2 * work(3_000)
+    CALLS.check_linear(tags(f'<tool_call><invoke name="f">{begin}'), unit, monkeypatch, step=4, size=3_000)

@@ -13,7 +13,6 @@ from toolcall_middleware.parsing.text.grammar import Opener as GrammarOpener
 from toolcall_middleware.parsing.text.grammar import Where
 
 from .bodies import Reader, hostile, opener, started
-from .meter import PARSING, Meter
 from .streams import calls_in
 
 TOOLS: dict[str, dict[str, Any]] = {
@@ -207,11 +206,7 @@ def test_a_name_is_told_before_its_arguments_are_known() -> None:
 
 def test_a_cut_call_is_a_prefix_of_json() -> None:
     text = call("s='say \\'hi\\' \\x41', a=[1, {'k': 'v'}], n=5")
-    whole = LIST.call(text).arguments
-    for at in range(text.index("(") + 1, text.index(")")):
-        cut = LIST.call(text[:at], cut=True)
-        assert not cut.complete
-        assert whole.startswith(cut.arguments), at
+    LIST.check_cut(text, text.index("(") + 1, text.index(")"))
 
 
 # A quote inside a nested string or key can still be taken for its end: that is mending, and not what is tested here.
@@ -279,18 +274,7 @@ def test_deep_nesting_is_read() -> None:
 @pytest.mark.parametrize("unit", ["a b ", "it's ", "')]}", "', ", "', s='", "\\", '"', "</", "x = f(')\n"])
 @pytest.mark.parametrize("step", [4, 0])
 def test_work_grows_with_the_text_and_no_faster(unit: str, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def work(size: int) -> int:
-        meter = Meter()
-        with monkeypatch.context() as patch:
-            meter.watch(patch, *PARSING)
-            text = "<calls>[f(s='" + unit * (size // len(unit))
-            scanner = LIST.fresh()
-            for at in range(0, len(text), step or len(text)):
-                scanner.feed(meter.text(text[at : at + (step or len(text))]))
-            scanner.finish()
-        return meter.cost
-
-    assert work(16_000) <= 2.2 * work(8_000)
+    LIST.check_linear("<calls>[f(s='", unit, monkeypatch, step=step, size=8_000)
 
 
 def test_a_string_without_its_end_stays_cut() -> None:

@@ -14,7 +14,6 @@ from toolcall_middleware.formats.syntax.slots import FUNCTIONS, slot_calls
 from toolcall_middleware.parsing.cursor import Make
 
 from .bodies import Reader, hostile, opener, started
-from .meter import PARSING, Meter
 from .streams import calls_in
 
 TOOLS: dict[str, dict[str, Any]] = {
@@ -239,11 +238,7 @@ def test_text_behind_the_calls_is_text() -> None:
 
 def test_a_cut_call_is_a_prefix_of_json() -> None:
     text = value('say "hi" <b>\n')
-    whole = FUNCTION.call(text).arguments
-    for at in range(text.index("<parameter"), text.index("</parameter") + 12):
-        call = FUNCTION.call(text[:at], cut=True)
-        assert not call.complete
-        assert whole.startswith(call.arguments), at
+    FUNCTION.check_cut(text, text.index("<parameter"), text.index("</parameter") + 12)
 
 
 MARKUP = {
@@ -310,18 +305,7 @@ def test_any_string_without_tags_comes_back_from_its_lines(text: str) -> None:
 )
 @pytest.mark.parametrize("step", [4, 0])
 def test_work_grows_with_the_text_and_no_faster(unit: str, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def work(size: int) -> int:
-        meter = Meter()
-        with monkeypatch.context() as patch:
-            meter.watch(patch, *PARSING)
-            text = "<tool_call><function=f><parameter=s>\n" + unit * (size // len(unit))
-            scanner = FUNCTION.fresh()
-            for at in range(0, len(text), step or len(text)):
-                scanner.feed(meter.text(text[at : at + (step or len(text))]))
-            scanner.finish()
-        return meter.cost
-
-    assert work(16_000) <= 2.2 * work(8_000)
+    FUNCTION.check_linear("<tool_call><function=f><parameter=s>\n", unit, monkeypatch, step=step, size=8_000)
 
 
 def test_a_call_may_be_closed_in_another_way_or_by_the_texts_end() -> None:
