@@ -38,6 +38,8 @@ FOUND: list[tuple[str, str, dict[str, Any], tuple[str, str, int]]] = [
     ("auto", '<tool_call>{"name": ""}</tool_call>', FORWARD, ('<tool_call>{"name": ""}</tool_call>', "", 0)),
     # White space between calls and text that is no call is text.
     ("minimax_m3", f'{MARK}<tool_call>\n{MARK}<invoke name="f">{MARK}</invoke>\n]<]minimax x', {}, ("\n]<]minimax x", "{}", 1)),
+    # Much white space before the parenthesis of `print(…)` is text, once.
+    ("tool_code", "```tool_code\nprint(f(x=1)" + " " * 600 + ")", {}, (" " * 600 + ")", '{"x": 1}', 1)),
     # A list of calls in an object that is a call itself holds none.
     ("json", '{"name": "f", "arguments": {"a": 1}, "tool_calls": [{"name": "f", "arguments": {}}]}', {}, ("", '{"a": 1}', 1)),
     # A marker that was emitted as text takes nothing with it at the end of the text.

@@ -52,13 +52,7 @@ def read_slots(c: Cursor, layout: Layout) -> Steps[None]:
 
 def _nothing_follows(c: Cursor) -> Steps[None]:
     """Accept tags without a call between them as markup where a tag or the end follows. Raises NotACall in prose."""
-    try:
-        while c.behind_space() == len(c.s) and not c.last:
-            yield from c.more()
-    except TextOver:
-        c.sink.accept()
-        raise
-    k = c.behind_space()
+    k = yield from c.decided(("<",), None)
     if k < len(c.s) and c.s[k] != "<":
         raise NotACall
     c.sink.accept()
