@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex
 import pytest
 
 from toolcall_middleware import parsing
-from toolcall_middleware.parsing.text import markdown_code, scanner
+from toolcall_middleware.parsing.text import scanner
 from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 
 from .streams import Reader
@@ -56,7 +56,7 @@ class Meter:
 
         self.watch(patch, *PARSING)
         patch.setattr(scanner, "compile_grammar", counted)
-        patch.setattr(markdown_code, "_MAX_SPAN", 100)  # a constant that hides growth in small texts
+        patch.setattr(scanner, "_MAX_SPAN", 100)  # a constant that hides growth in small texts
 
 
 class CountedPattern:
