@@ -48,7 +48,7 @@ def test_half_a_marker_is_found_at_the_end_of_the_text_only(words: list[str], te
     ]
     assert half_at(text, markers, begin) == min(halves, default=len(text))
     assert {at for at in range(begin, len(text)) if half(markers).match(text, at)} == set(halves)
-    assert half(markers).match(text, len(text))
+    assert not half(markers).match(text, len(text))
 
 
 def test_half_of_no_marker_is_nowhere_and_a_long_marker_is_no_error() -> None:

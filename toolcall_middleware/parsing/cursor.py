@@ -65,7 +65,7 @@ def _after_comments(s: str, i: int, markers: tuple[str, ...], *, last: bool) -> 
             return None if not last and len(s) < limit else -1
         k = end
     rest = s[k:limit]
-    more = rest == "/" or half(markers).match(s, k)
+    more = rest in {"", "/"} or half(markers).match(s, k)
     return None if more and not last and len(s) < limit else -1
 
 
@@ -202,7 +202,7 @@ class Cursor:
 
     def begins(self, markers: tuple[str, ...], k: int) -> bool:
         """Whether the text ends in the middle of one of `markers`, which begins at `k`."""
-        return half(markers).match(self.s, k) is not None
+        return bool(markers) and (k == len(self.s) or half(markers).match(self.s, k) is not None)
 
     def decided(self, markers: tuple[str, ...], limit: int | None = MAX_GAP) -> Steps[int]:
         """The index after the white space, once the text there is no longer the beginning of one of `markers`."""

@@ -93,14 +93,15 @@ class Trie:
 
 @functools.lru_cache(maxsize=1024)
 def half(markers: tuple[str, ...]) -> re.Pattern[str]:
-    """A pattern for the beginning of one of `markers` at the end of the text, or for that end alone."""
+    """A pattern for the beginning of one of `markers`, but not the whole, at the end of the text."""
     ways = Trie.of(marker[:_MAX_MARKER] for marker in markers).beginnings().values()
-    return re.compile(f"(?:{'|'.join(ways)})?\\Z" if markers else r"(?!)")
+    return re.compile(f"(?:{'|'.join(ways)})\\Z" if ways else r"(?!)")
 
 
 def half_at(s: str, markers: tuple[str, ...], begin: int = 0) -> int:
     """The first index in `s[begin:]` where one of `markers` may begin that the text ends in; else the text's length."""
-    return next(half(markers).finditer(s, max(begin, len(s) - max(map(len, markers)) + 1))).start()
+    m = half(markers).search(s, max(begin, len(s) - _MAX_MARKER))
+    return len(s) if m is None else m.start()
 
 
 def chars_of(chars: Iterable[str]) -> str:
