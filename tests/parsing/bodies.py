@@ -16,7 +16,7 @@ from toolcall_middleware.parsing.sink import ReaderOptions
 from toolcall_middleware.parsing.text.grammar import Grammar, Opener
 from toolcall_middleware.parsing.text.scanner import Scanner
 
-from .meter import PARSING, Meter
+from .meter import work
 from .streams import Call, calls_in, cut_at, read, text_in
 
 Tools = Mapping[str, Mapping[str, Any]]
@@ -90,18 +90,10 @@ class Reader:
 
     def check_linear(self, before: str, unit: str, monkeypatch: pytest.MonkeyPatch, *, step: int, size: int) -> None:
         """The work for a text of `size` times `unit` after `before`, in pieces of `step` (0: whole), is at most linear."""
-
-        def work(size: int) -> int:
-            meter, text = Meter(), before + unit * (size // len(unit))
-            with monkeypatch.context() as patch:
-                meter.watch(patch, *PARSING)
-                reader = self.fresh()
-                for at in range(0, len(text), step or len(text)):
-                    reader.feed(meter.text(text[at : at + (step or len(text))]))
-                reader.finish()
-            return meter.cost
-
-        assert work(2 * size) <= 2.2 * work(size)
+        small, large = (
+            work(self.fresh, before + unit * (length // len(unit)), step, monkeypatch) for length in (size, 2 * size)
+        )
+        assert large <= 2.2 * small
 
     def check_cut(self, text: str, begin: int, end: int) -> None:
         """The call in `text` that is cut anywhere in `text[begin:end]` is a prefix of the whole call's arguments."""

@@ -127,7 +127,7 @@ def two_cuts(text: str, most: int, seed: int = 0) -> Iterator[list[str]]:
 
 def random_cuts(text: str, times: int, seed: int = 0) -> Iterator[list[str]]:
     """Seeded random pieces: now few and long, now many and short."""
-    rng = random.Random(f"{seed}{text}")
+    rng = random.Random(f"{seed}{text}".encode(errors="surrogatepass"))
     for _ in range(times):
         count = rng.randint(0, max(1, len(text) // rng.choice((2, 4, 16))))
         cuts = sorted(rng.randint(0, len(text)) for _ in range(count))
