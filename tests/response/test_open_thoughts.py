@@ -15,8 +15,8 @@ from toolcall_middleware.model import ToolCall
 from toolcall_middleware.parsing.events import Reasoning
 from toolcall_middleware.parsing.text import reasoning as opened_module
 from toolcall_middleware.parsing.text.reasoning import OpenedAnswer, OpenedReasoning
-from toolcall_middleware.response import reasoning
-from toolcall_middleware.response.reasoning import OpenThought
+from toolcall_middleware.response import choice
+from toolcall_middleware.response.choice import OpenThought
 
 from ..parsing.streams import calls_in, one_cut, read, text_in, thought_in
 from ..parsing.test_scanner import CALL, fresh
@@ -236,7 +236,7 @@ def test_its_outcome_is_in_reasoning() -> None:
 
 
 def test_what_is_kept_of_a_thought_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reasoning, "MAX_KEPT", 2000)
+    monkeypatch.setattr(choice, "MAX_KEPT", 2000)
     thought = OpenThought(fresh)
     for _ in range(100):
         thought.feed(f"So be it. {CALL}")
@@ -248,7 +248,7 @@ def test_what_is_kept_of_a_thought_is_bounded(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_endless_call_in_a_thought_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reasoning, "MAX_KEPT", 2000)
+    monkeypatch.setattr(choice, "MAX_KEPT", 2000)
     thought = OpenThought(fresh)
     thought.feed('<tool_call>{"name": "f", "arguments": {"x": "')
     for _ in range(100):

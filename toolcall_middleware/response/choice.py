@@ -6,6 +6,7 @@ finish_reason. message.py turns events into operations.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,7 +29,6 @@ from ..wire.openai import Fields
 from .message import AnswerPolicy, Message, Source
 from .native_calls import NativeCalls
 from .outcome import LONGEST_PIECE, FinishedCall, first_of
-from .reasoning import OpenThought, ReasoningReader, split_reasoning
 
 _MOST_CHOICES = 128
 """The most choices of an answer whose request asks for fewer (`n`); OpenAI's own limit. A reader takes about 9 KiB."""
@@ -66,16 +66,18 @@ class ChoiceAnswer:
         parser: StreamParser,
         policy: AnswerPolicy,
         native: NativeCalls | None = None,
-        reasoning: ReasoningReader | None = None,
+        in_thoughts: Callable[[], StreamParser] | None = None,
         thought: OpenThought | None = None,
         start: OpenedAnswer | None = None,
         *,
         inner: InnerCalls | None = None,
     ) -> None:
-        """start: `parser`, where it begins in a thought. inner: the calls that the parsers filter out."""
+        """in_thoughts: makes the parser of a thought, where calls are read in thoughts. start: `parser`, where it
+        begins in a thought. inner: the calls that the parsers filter out.
+        """
         self.inner = inner or InnerCalls()
         self._outer = OuterEvents(self.inner)  # of the backend's own calls
-        self.message = Message(policy, reasoning)
+        self.message = Message(policy, reads_thoughts=in_thoughts is not None)
         """The client's message as the events so far make it."""
         self._see = self.message.seen.see
         self._parser = parser
@@ -87,11 +89,11 @@ class ChoiceAnswer:
         self.policy = policy
         self.native = native
         """The backend's own calls; some backends make calls though they were given no tools."""
-        self._reasoning = reasoning
-        self._channel = None if reasoning is None else reasoning.another()
-        self.reads_reasoning = reasoning is not None
+        self._reasoning = None if in_thoughts is None else ReasoningReader(in_thoughts)
+        self._channel = None if in_thoughts is None else ReasoningReader(in_thoughts)
+        self.reads_reasoning = in_thoughts is not None
         """Whether calls are read in the reasoning field; then `take_reasoning` comes first."""
-        self._alone = reasoning is None  # only the text may hold calls so far
+        self._alone = in_thoughts is None  # only the text may hold calls so far
         self._straight = policy.is_straight  # text is emitted unchanged
         self._ended = False
         self._waiting: list[tuple[Source, Event]] = []  # events of other sources, while a call is open
@@ -186,8 +188,8 @@ class ChoiceAnswer:
         if reasoning:
             field = self.policy.settings.reasoning_field
             # Where that field already holds another text, each text keeps its own field.
-            kept = names if field is None or openai.read_text(rest.get(field)) else (field,)
-            ops = self._take(reader.feed(reasoning, kept), Source.REASONING)
+            self.message.reasoning_names = names if field is None or openai.read_text(rest.get(field)) else (field,)
+            ops = self._take(reader.feed(reasoning), Source.REASONING)
         if text or any(openai.read_value(rest.get(name)) for name in ("tool_calls", "function_call")):
             ops += self._take(reader.finish(), Source.REASONING)
         return ops, rest, ops == ([ReasoningText(reasoning, names)] if reasoning else [])
@@ -373,6 +375,157 @@ def _is_blank(event: Event) -> bool:
     return type(event) is Text and event.text.isspace()
 
 
+# -- calls in reasoning ------------------------------------------------------------------------------------------------
+# In the backend's reasoning field, and in a thought that is never closed: an engine with a reasoning parser takes
+# everything up to `</think>` for reasoning. A model that omits it has its call there; with thinking switched off, even
+# the whole answer: https://github.com/vllm-project/vllm/issues/19839
+
+
+MAX_KEPT = 1 << 20
+"""The most characters of one thought's calls that are kept. No calls are read in a thought with more."""
+_PER_CALL = 256  # characters added to the size of each kept call
+_MANY = 64  # pieces of a thought that are read together
+_LONG = 4096  # a longer piece is read at once
+
+
+class ReasoningReader:
+    """Reads the reasoning field of one choice, or a channel in its text.
+
+    Content or a call of the backend's own ends a piece of reasoning; later reasoning is a new piece.
+    """
+
+    __slots__ = ("_make_parser", "_parser")
+
+    def __init__(self, make_parser: Callable[[], StreamParser]) -> None:
+        self._make_parser = make_parser
+        self._parser: StreamParser | None = None
+
+    def feed(self, text: str) -> list[Event]:
+        """Read more reasoning."""
+        if self._parser is None:
+            self._parser = self._make_parser()
+        return self._parser.feed(text)
+
+    def finish(self, *, cut: bool = False) -> list[Event]:
+        """End the piece, if one is open, and return the events that were held back."""
+        parser, self._parser = self._parser, None
+        return [] if parser is None else parser.finish(cut=cut)
+
+
+class OpenThought:
+    """Reads the thoughts of one choice, one at a time. Calls in a closed thought do not count; where the answer ends in
+    a thought, those in it do. `is_open`: a thought has begun and has not ended.
+
+    A thought is emitted as it arrives, its calls included, because only the end shows whether it is closed. The calls
+    found in it are held until then.
+    """
+
+    __slots__ = ("_calls", "_full", "_make_parser", "_open", "_parser", "_pieces", "_size", "is_open")
+
+    def __init__(self, make_parser: Callable[[], StreamParser]) -> None:
+        self._make_parser = make_parser
+        self._parser: StreamParser | None = None
+        self._pieces: list[str] = []  # text that is not read yet
+        self._calls: list[Event] = []  # events of complete calls
+        self._open: list[Event] = []  # events of the open call
+        self._size = 0
+        self._full = False
+        self.is_open = False
+
+    def feed(self, text: str) -> None:
+        """Read more of the thought."""
+        self.is_open = True
+        if self._full:
+            return
+        self._pieces.append(text)
+        if len(self._pieces) == _MANY or len(text) > _LONG:
+            self._read()
+
+    def follow(self, events: list[Event]) -> list[str]:
+        """Read a parser's events: pieces of thoughts, and events that end them. Returns names as `close` does."""
+        names: list[str] = []
+        for event in events:
+            if type(event) is Reasoning and not event.markup:
+                self.feed(event.text)
+            elif self.is_open:
+                names += self.close()
+        return names
+
+    def close(self) -> list[str]:
+        """Close the thought. Return the names of the calls in it, which do not count."""
+        if not self.is_open:
+            return []
+        self._read()
+        if self._parser is not None:
+            self._take(self._parser.finish(cut=True))
+        names = [event.name for event in self._calls if type(event) is CallStart]
+        self._parser, self._full, self.is_open = None, False, False
+        self._drop()
+        return names
+
+    def finish(self, *, cut: bool) -> list[Event]:
+        """End the answer. Return the complete calls of an open thought. cut: the model did not end it itself."""
+        self._read()
+        parser, self._parser, self.is_open = self._parser, None, False
+        if parser is not None:
+            self._take(parser.finish(cut=cut))
+        calls = self._calls
+        self._drop()
+        return calls
+
+    def _read(self) -> None:
+        """Read the buffered pieces together: reading each by itself would double the cost."""
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        if text and not self._full:
+            if self._parser is None:
+                self._parser = self._make_parser()
+            self._take(self._parser.feed(text))
+
+    def _take(self, events: list[Event]) -> None:
+        for event in events:
+            match event:
+                case CallStart():
+                    self._open = [msgspec.structs.replace(event, in_reasoning=True)]
+                    self._size += len(event.name) + _PER_CALL
+                case CallArgs(text):
+                    self._open.append(event)
+                    self._size += len(text)
+                case CallEnd(complete, _, raw, _, written):
+                    if complete:
+                        self._calls += [*self._open, event]
+                    self._open = []
+                    self._size += len(raw) + len(written)
+                case Malformed(raw):
+                    self._calls.append(event)
+                    self._size += len(raw) + _PER_CALL
+        if self._size > MAX_KEPT:
+            self._full, self._parser = True, None
+            self._drop()
+
+    def _drop(self) -> None:
+        self._calls, self._open, self._size = [], [], 0
+
+
+def split_reasoning(message: Fields) -> tuple[str, tuple[str, ...], Fields]:
+    """The reasoning in a delta or message, the names of the fields that hold it, and the rest.
+
+    Some backends send it twice, under both names. Where the two differ, only the first is read.
+    """
+    text, names = "", []
+    for name in openai.REASONING_FIELDS:
+        said = openai.read_text(message.get(name))
+        if said and said == (text or said):
+            text = said
+            names.append(name)
+    if not names:
+        return "", (), message
+    return text, tuple(names), {name: value for name, value in message.items() if name not in names}
+
+
+# -- the readers of one answer -----------------------------------------------------------------------------------------
+
+
 def choice_maker(
     attempt: AnswerPolicy,
     syntax: ToolFormat,
@@ -431,9 +584,9 @@ def choice_maker(
 
         thoughts = thought = None
         if calls and options.parse_reasoning:
-            thoughts = ReasoningReader(lambda: parser(in_thought))
+            thoughts = functools.partial(parser, in_thought)
         elif calls:
-            thought = OpenThought(lambda: parser(in_thought))
+            thought = OpenThought(functools.partial(parser, in_thought))
         elif settings.reasoning_field is None and hold is None:
             return ChoiceAnswer(Verbatim(), policy, own)
         start = None

@@ -37,7 +37,6 @@ from .outcome import (
     malformed_text,
     place_of,
 )
-from .reasoning import ReasoningReader
 
 _MAX_SHOWN = 2000
 _ALWAYS = (
@@ -147,13 +146,16 @@ class Message:
     """Events in, operations out. stopped: no more input is read; `fault` is the reason, where the model made one."""
 
     __slots__ = (
-        "_ids", "_policy", "_prose_size", "_reasoning", "broken", "call", "calls", "calls_in_reasoning",
-        "fault", "limited", "no_call", "outcomes", "prose", "refused", "seen", "source", "stopped", "stops", "warnings",
+        "_ids", "_policy", "_prose_size", "_reads_thoughts", "broken", "call", "calls", "calls_in_reasoning", "fault",
+        "limited", "no_call", "outcomes", "prose", "reasoning_names", "refused", "seen", "source", "stopped", "stops",
+        "warnings",
     )  # fmt: skip
 
-    def __init__(self, policy: AnswerPolicy, reasoning: ReasoningReader | None = None) -> None:
+    def __init__(self, policy: AnswerPolicy, *, reads_thoughts: bool = False) -> None:
         self._policy = policy
-        self._reasoning = reasoning
+        self._reads_thoughts = reads_thoughts  # calls are read in thoughts, too
+        self.reasoning_names: tuple[str, ...] = ()
+        """The fields that the last piece of the backend's reasoning is emitted in."""
         self.stops = StopFinder(policy.chat.stop) if policy.chat.stop else None
         """Finds the client's stop strings."""
         self._ids: set[str] = set()  # ids of the calls so far; an engine may give all calls the same id
@@ -187,8 +189,7 @@ class Message:
 
     def keep_reasoning(self, text: str, source: Source, ops: list[Op]) -> None:
         """Emit reasoning that is not a call in the field that held it."""
-        reader = self._reasoning
-        ops.append(ReasoningText(text, reader.names if reader is not None and source is Source.REASONING else ()))
+        ops.append(ReasoningText(text, self.reasoning_names if source is Source.REASONING else ()))
 
     def apply(self, events: list[Event]) -> list[Op]:
         """Return the operations for events of one source."""
@@ -209,7 +210,7 @@ class Message:
                 case Reasoning(text, markup, channel):
                     if self._policy.settings.reasoning_field is None and not channel:
                         # Where calls are read in thoughts, a thought is treated as other text.
-                        self._text(text, ops, thought=self._reasoning is None)
+                        self._text(text, ops, thought=not self._reads_thoughts)
                     elif not markup:
                         ops.append(ReasoningText(text))
                 case Stop():

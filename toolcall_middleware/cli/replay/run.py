@@ -20,9 +20,8 @@ from ...model import ToolSet
 from ...observe.traces import is_trace
 from ...parsing.events import Event, Reasoning, Text
 from ...request.parse import ChatRequest, read_request
-from ...response.choice import CUT
+from ...response.choice import CUT, OpenThought
 from ...response.native_calls import NativeCalls
-from ...response.reasoning import OpenThought
 from ...settings import Settings
 from ...text_spans import TextSpans, WrittenCall
 from ...wire import openai
