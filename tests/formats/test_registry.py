@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from tests.helpers.received import received
 from toolcall_middleware import FormatError, Settings, ToolCallMiddleware
 from toolcall_middleware.cli.demo.scripted import ScriptedModel
+from toolcall_middleware.cli.faces.answers import Received
 from toolcall_middleware.formats import families, markup, registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.families import prompted
@@ -125,12 +127,17 @@ async def test_another_packages_format_serves_a_whole_conversation(*, stream: bo
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://model") as client:
         messages: list[dict[str, Any]] = [{"role": "user", "content": "Rain?"}]
         first = await _ask(client, messages, stream=stream)
-        (call,) = first["tool_calls"]
-        assert call["function"] == {"name": "weather", "arguments": '{"city": "Oslo"}'}
-        assert first["content"].strip() == "Let me see."
-        result = {"role": "tool", "tool_call_id": call["id"], "content": "rain <<end>>"}
-        last = await _ask(client, [*messages, {"role": "assistant", **first}, result], stream=stream)
-    assert last["content"] == "It rains in Oslo."
+        (call,) = first.calls
+        assert (call.name, call.arguments) == ("weather", '{"city": "Oslo"}')
+        assert first.text.strip() == "Let me see."
+        function = {"name": call.name, "arguments": call.arguments}
+        calls = [{"id": call.id, "type": "function", "function": function}]
+        messages += [
+            {"role": "assistant", "content": first.text, "tool_calls": calls},
+            {"role": "tool", "tool_call_id": call.id, "content": "rain <<end>>"},
+        ]
+        last = await _ask(client, messages, stream=stream)
+    assert last.text == "It rains in Oslo."
     system, *rest = model.requests[1]["messages"]
     shown = 'A call looks like this: <<call>> {"name": "TOOL_NAME", "arguments": {"ARGUMENT": "VALUE"}} <<end>>'
     assert shown in system["content"]
@@ -139,28 +146,11 @@ async def test_another_packages_format_serves_a_whole_conversation(*, stream: bo
     assert '<tool_result name="weather">\nrain <<end>>\n</tool_result>' in rest[2]["content"]
 
 
-async def _ask(client: httpx.AsyncClient, messages: list[dict[str, Any]], *, stream: bool) -> dict[str, Any]:
+async def _ask(client: httpx.AsyncClient, messages: list[dict[str, Any]], *, stream: bool) -> Received:
     parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     tool = {"type": "function", "function": {"name": "weather", "parameters": parameters}}
     body = {"model": "m", "messages": messages, "tools": [tool], "stream": stream}
-    answer = await client.post("/v1/chat/completions", json=body)
-    assert answer.status_code == 200, answer.text
-    if not stream:
-        message: dict[str, Any] = answer.json()["choices"][0]["message"]
-        return {key: message[key] for key in ("content", "tool_calls") if message.get(key)}
-    content = ""
-    calls: dict[int, dict[str, Any]] = {}
-    for line in answer.text.splitlines():
-        if not line.startswith("data: {"):
-            continue
-        for choice in json.loads(line[6:])["choices"]:
-            delta = choice["delta"]
-            content += delta.get("content") or ""
-            for piece in delta.get("tool_calls") or ():
-                call = calls.setdefault(piece["index"], {"id": piece.get("id"), "type": "function", "function": {}})
-                for key, value in piece["function"].items():
-                    call["function"][key] = call["function"].get(key, "") + value
-    return {"content": content, **({"tool_calls": list(calls.values())} if calls else {})}
+    return received("chat", (await client.post("/v1/chat/completions", json=body)).content)
 
 
 def test_every_declared_family_is_listed_once() -> None:

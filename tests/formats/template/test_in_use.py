@@ -13,6 +13,7 @@ import pytest
 
 from tests.helpers.driven import Driven
 from tests.helpers.fakes import TextBackend
+from tests.helpers.received import received
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.errors import SettingsError
@@ -66,14 +67,12 @@ def body(**fields: Any) -> bytes:
 def calls_and_text(driven: Driven, written: str) -> str:
     """What leaves beside the one call of a stream that comes by the character, which is `CALL` and is streamed too."""
     out = driven.streams(*(event(chunk({"content": char})) for char in written), event(chunk({}, "stop")) + DONE)
-    events = [json.loads(line[6:]) for line in out.split(b"\n\n") if line.startswith(b"data: {")]
-    deltas = [each["choices"][0]["delta"] for each in events if each["choices"]]
-    calls = [call for delta in deltas for call in delta.get("tool_calls") or ()]
-    assert calls[0]["function"]["name"] == "look_up"
-    assert json.loads("".join(call["function"]["arguments"] for call in calls)) == {"city": "Paris"}
-    assert len(calls) > 5
-    assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
-    return "".join(delta.get("content") or "" for delta in deltas).strip()
+    answer = received("chat", out)
+    (call,) = answer.calls
+    assert (call.name, call.decoded()) == ("look_up", {"city": "Paris"})
+    assert call.pieces > 5
+    assert answer.finish_reason == "tool_calls"
+    return answer.text.strip()
 
 
 @pytest.mark.slow
