@@ -15,7 +15,7 @@ import pytest
 
 from toolcall_middleware.formats import families, markup, registry
 from toolcall_middleware.formats.base import ParserOptions
-from toolcall_middleware.formats.family import Family, auto
+from toolcall_middleware.formats.family import Family, auto, in_json
 from toolcall_middleware.formats.prompt import escaping
 from toolcall_middleware.model import ChoiceMode, Tool, ToolCall, ToolChoice, ToolResult, ToolSet
 
@@ -247,7 +247,9 @@ def auto_of(name: str) -> Family:
 def test_special_tokens_are_asked_for_where_markers_are_some(name: str) -> None:
     fmt = registry.get(name)
     assert getattr(fmt, "special_tokens", False) is (name in SPECIAL)
-    assert auto_of(name).special_tokens is (name in SPECIAL)
+    plain = in_json(auto_of(name))
+    assert (auto_of(name).special_tokens, plain.special_tokens) == (name in SPECIAL, name in SPECIAL)
+    assert (plain.prompt_name, plain.needs_user) == ("json", getattr(fmt, "needs_user", False))
 
 
 REQUIRED = ToolChoice(ChoiceMode.REQUIRED)

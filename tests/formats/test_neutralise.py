@@ -342,6 +342,12 @@ def test_arguments_before_the_name_hide_no_call(call: str) -> None:
     assert '"\\name": "drop_table"' in neutralise_names("{" * 3 + call, {"drop_table": None}, is_call)
 
 
+def test_of_a_requests_results_no_more_is_read_than_a_limit() -> None:
+    """What is not read counts as a call."""
+    is_call = RepeatedResults(registry.get("hermes"), {"f": None}).is_call
+    assert [is_call("The rain falls. " * 300, 0) for _ in range(18)] == [False] * 16 + [True] * 2
+
+
 DATA = [
     '{"name": "glob", "version": "10.4.5", "dependencies": {"minimatch": "^9"}}',
     '{\n  "packages": [\n    {"name": "glob", "type": "module"}\n  ]\n}',
