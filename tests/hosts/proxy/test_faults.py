@@ -670,57 +670,6 @@ async def test_a_second_try_is_read_as_what_it_is_whatever_the_first_was(first: 
 # -- what is added and refused -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stream_it", [True, False])
-async def test_a_constraint_that_is_refused_is_left_out_and_remembered(stream_it: bool) -> None:
-    backend = TextBackend([BLOCK] * 3, refused_fields=["response_format"], strict=True)
-    app = middleware(backend)
-    body = ask(stream=stream_it, tool_choice="required")
-    constrained: list[list[bool]] = []
-    for _ in range(2):
-        before = len(backend.seen)
-        made = await Client(body).run(app)
-        answer = check_stream(made.body) if stream_it else check_whole(made.json)
-        assert len(answer.only.calls) == 1
-        constrained.append(["response_format" in sent for sent in backend.bodies[before:]])
-    first, second = constrained
-    assert first[0]
-    assert not first[-1]
-    assert second == [False]
-
-
-@pytest.mark.parametrize(
-    ("said", "times"), [("context overflow", [True]), ("Bad Request", [True, False])], ids=["other", "unknown"]
-)
-async def test_a_constraint_is_not_given_up_for_another_refusal(said: str, times: list[bool]) -> None:
-    asked: list[bool] = []
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        backend = Backend(json.dumps({"detail": said}).encode(), status=400)
-        await backend(scope, receive, send)
-        asked.append("response_format" in backend.bodies[-1])
-
-    ours = middleware(app)
-    for _ in range(2):
-        asked.clear()
-        made = await Client(ask(tool_choice="required")).run(ours)
-        assert (made.status, check_error(made.json)["message"]) == (400, said)
-        assert asked == times
-
-
-async def test_both_may_be_refused() -> None:
-    backend = TextBackend([BLOCK] * 2, refused_fields=["stream_options", "response_format"])
-    app = middleware(backend)
-    for _ in range(2):
-        made = await Client(ask(stream_options={"include_usage": True}, tool_choice="required")).run(app)
-        answer = check_stream(made.body, include_usage=True)
-        assert len(answer.only.calls) == 1
-        assert answer.usage is not None
-        assert answer.usage["estimated"] is True
-        assert not {"stream_options", "response_format"} & backend.bodies[-1].keys()
-    # The second request was the last one, and only one.
-    assert backend.bodies[-2] == backend.bodies[-1]
-
-
 async def test_what_the_client_sent_itself_is_not_left_out() -> None:
     backend = TextBackend([BLOCK], refused_fields=["logit_bias"])
     made = await Client(ask(logit_bias={"1": 2})).run(middleware(backend))
