@@ -58,6 +58,11 @@ async def test_thoughts_prose_and_calls_are_told_apart() -> None:
     assert found["text"][call["start"] : call["end"]] == CALL.strip()
 
 
+async def test_of_a_call_in_a_thought_and_after_it_the_one_after_it_is_the_clients() -> None:
+    found = shown(await recorded(f"<think>hm {CALL}</think>{CALL}"))
+    assert [call["start"] > found["text"].index("</think>") for call in found["calls"]] == [True]
+
+
 async def test_spans_cover_the_text_in_order() -> None:
     found = shown(await recorded(f"<think>a 🌧️</think> b {CALL}\n\n{CALL} "))
     assert "".join(text for _, text in kinds(found)) == found["text"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.model import ChoiceMode
-from toolcall_middleware.request.parse import ChatRequest, UsageOnly, read_request
+from toolcall_middleware.request.parse import ChatRequest, UsageOnly, asks_for_json, read_request
 from toolcall_middleware.settings import Settings
 
 CLIENTS = sorted((Path(__file__).parent.parent / "clients_data").glob("*.json"))
@@ -168,6 +168,27 @@ def test_nested_messages_are_refused_before_they_can_hurt() -> None:
     assert refusal(body) == ("invalid_request", "messages")
     shallow = body.replace(content, b'{"a":' * 150 + b'"[{[{"' + b"}" * 150)
     assert read(shallow).messages[1]["content"]["a"]
+
+
+@pytest.mark.parametrize("padding", [0, 200_000])  # a large body is decoded message by message
+@pytest.mark.parametrize(("levels", "fits"), [(200, True), (201, False)])
+def test_messages_have_at_most_so_many_levels(levels: int, fits: bool, padding: int) -> None:
+    nested: Any = "x" * padding
+    for _ in range(levels - 2):  # the list of messages and the message are two
+        nested = [nested]
+    turn = {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f"}}]}
+    body = encode(messages=[turn, {"role": "tool", "tool_call_id": "a", "content": nested}])
+    if fits:
+        assert read(body).messages[1]["content"] == nested
+    else:
+        assert refusal(body) == ("invalid_request", "messages")
+
+
+def test_json_is_asked_for_by_a_chat_without_tools() -> None:
+    wanted = {"response_format": {"type": "json_object"}}
+    assert asks_for_json(json.dumps({"messages": [USER], **wanted}).encode())
+    for body in ({"messages": 7, **wanted}, {"messages": [USER], "tools": [TOOL], **wanted}, {"messages": [USER]}):
+        assert not asks_for_json(json.dumps(body).encode())
 
 
 def test_the_last_of_two_equal_keys_wins() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolcall_middleware.lru_cache import LRUCache
-from toolcall_middleware.model import ChoiceMode, Tool, ToolChoice
+from toolcall_middleware.model import LOADED_FIELD, ChoiceMode, Tool, ToolChoice
 from toolcall_middleware.request import tools as tools_module
 
 from .offers import error, function, read, refusal
@@ -71,6 +71,12 @@ def test_names_that_clients_use_are_accepted(name: str) -> None:
 )
 def test_names_that_would_break_the_markup_are_refused(name: str) -> None:
     assert refusal(function(name)) == ("invalid_tool_schema", "tools[0].function.name")
+
+
+def test_what_a_face_says_of_a_tool_is_not_sent() -> None:
+    chat = read({**function("a"), LOADED_FIELD: True}, function("b"))
+    assert [tool.loaded for tool in chat.tools.tools] == [True, False]
+    assert json.loads(bytes(chat.fields["tools"])) == [function("a"), function("b")]
 
 
 def test_custom_tools_take_one_string() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from toolcall_middleware.formats import registry
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory, Fact, Topic
 from toolcall_middleware.upstream.negotiation import ConstraintLadder, ConstraintRequest, constraint_requests
+from toolcall_middleware.upstream.raw_prompt import RawPrompt
 
 from ..request.chats import CLOCK, HELLO, WEATHER, request
 
@@ -28,25 +30,18 @@ class Clock:
         return self.now
 
 
-def kinds(
-    choice: Any, *, constrain: str = "auto", fmt: str = "json", memory: BackendMemory | None = None, **more: Any
-) -> list[str]:
-    return [asking.kind for asking in _requests(choice, constrain, fmt, memory, **more)]
-
-
-def fields(
-    choice: Any, *, constrain: str = "auto", fmt: str = "json", memory: BackendMemory | None = None, **more: Any
-) -> dict[str, Any]:
-    """What is asked first."""
-    found = _requests(choice, constrain, fmt, memory, **more)
-    return found[0].fields if found else {}
-
-
-def _requests(
-    choice: Any, constrain: str, fmt: str, memory: BackendMemory | None, **more: Any
-) -> list[ConstraintRequest]:
+def requests(choice: Any, *, constrain: str = "auto", fmt: str = "json", **more: Any) -> list[ConstraintRequest]:
     chat = request(HELLO, tool_choice=choice, **more)
     return constraint_requests(chat, registry.get(fmt), Settings(constrain=constrain))
+
+
+def kinds(choice: Any, **more: Any) -> list[str]:
+    return [asking.kind for asking in requests(choice, **more)]
+
+
+def fields(choice: Any, **more: Any) -> dict[str, Any]:
+    """What is asked first."""
+    return next((asking.fields for asking in requests(choice, **more)), {})
 
 
 def schema_of(asked: dict[str, Any]) -> str:
@@ -64,6 +59,19 @@ def test_text_completions_of_llama_cpp_are_asked_for_no_structural_tag() -> None
     assert [asking.kind for asking in asked] == ["response_format", "llama_cpp"]
     chats = constraint_requests(chat, fmt, told.replace(send="chat"))
     assert chats[0].kind == "structural_tag"
+
+
+@pytest.mark.parametrize("is_llama_cpp", [True, False])
+def test_text_completions_name_a_schema_as_their_server_reads_it(is_llama_cpp: bool) -> None:
+    url = "http://127.0.0.1:8000/v1"
+    settings = Settings(send="completions", template=url if is_llama_cpp else "none", upstream_url=url)
+    prompts: Any = None  # nothing is written here
+    raw = RawPrompt(request(HELLO), settings, registry.get("json"), prompts)
+    wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+    chat = json.dumps({"model": "m", "messages": [HELLO], "response_format": wanted}).encode()
+    sent = json.loads(raw.pending([HELLO]).body(chat))
+    assert sent.get("json_schema") == ({"type": "object"} if is_llama_cpp else None)
+    assert sent.get("response_format") == (None if is_llama_cpp else wanted)
 
 
 def test_what_silences_a_schema_in_text_completions_of_llama_cpp_is_left_out() -> None:
@@ -172,6 +180,10 @@ def test_strict_arguments_are_held_where_a_tag_can_trigger_it() -> None:
     assert "at_least_one" not in form
     assert fields("auto", fmt="hermes") == {}
     assert fields("auto", fmt="json", tools=(strict,)) == {}
+    # A tag would leave the text free, whose schema the client asks for.
+    wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+    asked = kinds("auto", fmt="hermes", tools=(strict,), response_format=wanted)
+    assert asked == ["response_format", "llama_cpp"]
 
 
 def test_the_memory_is_by_model_and_field() -> None:

@@ -255,8 +255,13 @@ def test_by_prompt_too_it_is_read_in_whatever_syntax_the_host_gives_it_back(
 @pytest.mark.parametrize("how", ["status", "event"])
 def test_a_thought_that_the_host_has_taken_out_is_not_looked_for(how: str) -> None:
     """The chat template has opened it in the prompt, and what the host could not parse stands behind it."""
-    host, memory = Host(TAGS, how, llama_cpp=True), BackendMemory()
-    answer = ask(host, memory, {**body(stream=how == "event"), "model": THINKING}, mode="native")
+    for settings in ({}, {"reasoning_start": "open"}):
+        host, asked = Host(TAGS, how, llama_cpp=True), {**body(stream=how == "event"), "model": THINKING}
+        answer = ask(host, BackendMemory(), asked, mode="native", **settings)
+        _is_plain_call(answer)
+
+
+def _is_plain_call(answer: Answered) -> None:
     assert calls_of(answer) == [("go", '{"city": "Paris", "days": 2}')]
     assert b"tool_call>" not in answer.body
     assert "in_reasoning" not in answer.headers["x-toolcall"]
