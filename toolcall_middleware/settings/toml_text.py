@@ -1,4 +1,4 @@
-"""Reads TOML files that an operator wrote."""
+"""Reads files that an operator names, and TOML."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _BOUND = 1 << 63
 _DEPTH = 16
 
 
-def read_file(path: str) -> str:
-    """The text of a file. Raises ValueError unless it is a regular file of UTF-8 and at most 16 MiB."""
+def read_file(path: str | Path, most: int = MAX_BYTES) -> str:
+    """The text of a file. Raises ValueError unless it is a regular file of UTF-8 and of at most so many bytes."""
     file = Path(path)
     try:
         if file.exists() and not file.is_file():  # a pipe would be waited for
             raise ValueError("it is no file")
-        if file.stat().st_size > MAX_BYTES:
-            raise ValueError(f"it is larger than {MAX_BYTES} bytes")
+        if file.stat().st_size > most:
+            raise ValueError(f"it is larger than {most} bytes")
         return file.read_text("utf-8")
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from None

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...errors import SettingsError
 from ...installed import install_command
+from ...settings.toml_text import read_file
 from .base import Prompt, TemplateError
 from .template_worker import compiled
 
@@ -92,12 +93,8 @@ def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
 def read_text(file: Path, setting: str) -> str:
     """A file of a checkpoint. Raises SettingsError."""
     try:
-        if file.exists() and not file.is_file():  # a pipe would be waited for
-            raise SettingsError(f"{setting}: {file} is no file.")
-        if file.stat().st_size > _MAX_BYTES:
-            raise SettingsError(f"{setting}: {file} is too large for a chat template.")
-        return file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_file(file, _MAX_BYTES)
+    except ValueError as error:
         raise SettingsError(f"{setting}: {file} cannot be read: {error}.") from None
 
 
