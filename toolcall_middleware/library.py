@@ -17,7 +17,7 @@ from .formats.base import ParserOptions
 from .model import ToolCall, ToolResult, ToolSet
 from .parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Text
 from .parsing.text.reasoning import OpenedAnswer
-from .parsing.values.coercion import Coercion
+from .parsing.values.typing import Coercion
 from .request.tools import ToolLimits, read_choice, read_tools
 from .wire.json_input import written_arguments
 

@@ -11,7 +11,7 @@ from tests.parsing.streams import calls_in, read
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolSet
-from toolcall_middleware.parsing.values.coercion import Coercion
+from toolcall_middleware.parsing.values.typing import Coercion
 
 INTEGER = {"type": "integer"}
 OR_NULL = {"type": ["integer", "null"]}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.values.coercion import Coercion
+from toolcall_middleware.parsing.values.typing import Coercion
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -20,7 +20,7 @@ from ..formats.near_misses import NoCall
 from ..model import Tool
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
 from ..parsing.pieces import Gathered, StopFinder
-from ..parsing.values.coercion import Coercion
+from ..parsing.values.typing import Coercion
 from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..settings.settings import admits

@@ -20,8 +20,8 @@ from ..model import ToolSet
 from ..observe.json_log import log_event
 from ..parsing.events import CallEnd
 from ..parsing.pieces import Gathered
-from ..parsing.values.coercion import Coercion
 from ..parsing.values.json_reader import decode
+from ..parsing.values.typing import Coercion
 
 _log = logging.getLogger("toolcall_middleware")
 _MAX_NAME = 256  # characters in a log

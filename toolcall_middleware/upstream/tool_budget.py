@@ -25,7 +25,7 @@ from ..json_schema.validate_arguments import UNCHECKED, checker_for
 from ..json_schema.walk import changed
 from ..lru_cache import LRUCache
 from ..model import ChoiceMode, Tool, ToolCall, ToolResult, ToolSet
-from ..parsing.values.coercion import Coercion
+from ..parsing.values.typing import Coercion
 from ..request.messages import calls_of
 from ..request.parse import ChatRequest
 from ..settings import Settings
