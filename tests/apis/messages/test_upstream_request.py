@@ -9,9 +9,10 @@ import pytest
 
 from toolcall_middleware.apis.messages.upstream.request import Thinking, abilities
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
+from toolcall_middleware.apis.turns import NO_RESULT
 from toolcall_middleware.errors import ToolCallError
 
-from .anthropic_api import blocks_of, check_request
+from .anthropic_api import check_request
 
 OLD, NEW = "claude-sonnet-4-5", "claude-opus-4-8"
 HELLO = {"role": "user", "content": "hello"}
@@ -67,20 +68,92 @@ def test_the_least_request_gets_a_length() -> None:
     assert sent() == {"model": OLD, "messages": [HELLO], "max_tokens": 8192}
 
 
-def test_system_and_developer_messages_become_the_system_text_wherever_they_stand() -> None:
-    built = sent(
-        {"role": "system", "content": "One."},
-        HELLO,
-        {"role": "developer", "content": [{"type": "text", "text": "Two."}]},
-    )
-    assert built["system"] == "One.\n\nTwo."
-    assert built["messages"] == [HELLO]
+def says(role: str, *content: Any) -> dict[str, Any]:
+    return {"role": role, "content": content[0] if len(content) == 1 and isinstance(content[0], str) else [*content]}
 
 
-def test_a_system_message_alone_is_what_the_user_says() -> None:
-    built = sent({"role": "system", "content": "Tell a joke."}, {"role": "user", "content": ""})
-    assert "system" not in built
-    assert built["messages"] == [{"role": "user", "content": "Tell a joke."}]
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def used(call_id: str, given: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": "weather", "input": given or {}}
+
+
+def told(call_id: str, content: Any, **fields: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": content, **fields}
+
+
+def image(url: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url, **fields}}
+
+
+def shown(kind: str, data: str, block: str = "image", **fields: Any) -> dict[str, Any]:
+    return {"type": block, "source": {"type": "base64", "media_type": kind, "data": data}, **fields}
+
+
+WAITS = asks(("a", "weather", "{}"))
+SEEN = shown("image/png", "iVBORw0KGgo=")
+HISTORIES: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str | None]] = {
+    "system and developer messages are the system text": (
+        [says("system", "One."), HELLO, says("developer", text("Two."))], [HELLO], "One.\n\nTwo."
+    ),
+    "a system message alone is the user's": (
+        [says("system", "Tell a joke."), says("user", "")], [says("user", "Tell a joke.")], None
+    ),
+    "a call and its result are blocks": (
+        [HELLO, asks(("call_1", "weather", '{"city": "Paris", "days": 2.50}'), content="Let me look."),
+         gives("call_1", "Sunny."), says("user", "Thanks.")],
+        [HELLO, says("assistant", text("Let me look."), used("call_1", {"city": "Paris", "days": 2.5})),
+         says("user", told("call_1", "Sunny."), text("Thanks."))],
+        None,
+    ),
+    "results are one message in the order of the calls and before text": (
+        [HELLO, asks(("a", "weather", "{}"), ("b", "weather", "{}"), ("c", "weather", "{}")), gives("c", "3"),
+         says("user", "quick!"), gives("a", "1"), gives("b", "2", is_error=True)],
+        [HELLO, says("assistant", used("a"), used("b"), used("c")),
+         says("user", told("a", "1"), told("b", "2", is_error=True), told("c", "3"), text("quick!"))],
+        None,
+    ),
+    "a call without a result gets one": (
+        [HELLO, WAITS, says("user", "never mind")],
+        [HELLO, says("assistant", used("a")),
+         says("user", told("a", NO_RESULT, is_error=True), text("never mind"))],
+        None,
+    ),
+    "a result may hold an image": (
+        [HELLO, WAITS, gives("a", [text("see"), image(PNG)])],
+        [HELLO, says("assistant", used("a")), says("user", told("a", [text("see"), SEEN]))],
+        None,
+    ),
+    "neighbours of one role are one turn, and the user begins": (
+        [says("assistant", "Hi!"), says("assistant", "You there?"), HELLO, HELLO],
+        [says("user", "Begin."), says("assistant", text("Hi!"), text("You there?")),
+         says("user", text("hello"), text("hello"))],
+        None,
+    ),
+    "empty text is no block, and a last answer ends without white space": (
+        [HELLO, says("assistant", ""), says("user", text(" "), text("go")), says("assistant", "The answer is  \n")],
+        [says("user", text("hello"), text("go")), says("assistant", "The answer is")],
+        None,
+    ),
+    "images and files come as data or by address": (
+        [says("user", text("What is this?"), image(PNG, detail="high"), image("https://example.org/a.png"),
+              image("data:image/jpg;base64,AAAA"),
+              {"type": "file", "file": {"file_data": "data:application/pdf;base64,AAAA", "filename": "a.pdf"}})],
+        [says("user", text("What is this?"), SEEN,
+              {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
+              shown("image/jpeg", "AAAA"), shown("application/pdf", "AAAA", "document", title="a.pdf"))],
+        None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_messages_are_turns_of_blocks(name: str) -> None:
+    messages, turns, system = HISTORIES[name]
+    built = sent(*messages, tools=[WEATHER])
+    assert (built["messages"], built.get("system")) == (turns, system)
 
 
 def test_marks_for_the_providers_cache_are_kept() -> None:
@@ -93,32 +166,6 @@ def test_marks_for_the_providers_cache_are_kept() -> None:
     assert built["system"] == [{"type": "text", "text": "Long.", "cache_control": mark}]
     assert built["messages"][0]["content"] == [{"type": "text", "text": "hello", "cache_control": mark}]
     assert built["tools"][0]["cache_control"] == mark
-
-
-def test_a_call_and_its_result_are_blocks() -> None:
-    built = sent(
-        HELLO,
-        asks(("call_1", "weather", '{"city": "Paris", "days": 2.50}'), content="Let me look."),
-        gives("call_1", "Sunny."),
-        {"role": "user", "content": "Thanks."},
-        tools=[WEATHER],
-    )
-    assert built["messages"][1:] == [
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "text", "text": "Let me look."},
-                {"type": "tool_use", "id": "call_1", "name": "weather", "input": {"city": "Paris", "days": 2.5}},
-            ],
-        },
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": "call_1", "content": "Sunny."},
-                {"type": "text", "text": "Thanks."},
-            ],
-        },
-    ]
 
 
 def test_arguments_keep_their_spelling() -> None:
@@ -145,32 +192,6 @@ def test_arguments_that_are_no_object_go_into_one(arguments: str, given: dict[st
     assert built["messages"][1]["content"][0]["input"] == given
 
 
-def test_results_stand_in_one_message_in_the_order_of_the_calls_and_before_text() -> None:
-    built = sent(
-        HELLO,
-        asks(("a", "weather", "{}"), ("b", "weather", "{}"), ("c", "weather", "{}")),
-        gives("c", "3"),
-        {"role": "user", "content": "quick!"},
-        gives("a", "1"),
-        gives("b", "2", is_error=True),
-        tools=[WEATHER],
-    )
-    assert len(built["messages"]) == 3
-    assert built["messages"][2]["content"] == [
-        {"type": "tool_result", "tool_use_id": "a", "content": "1"},
-        {"type": "tool_result", "tool_use_id": "b", "content": "2", "is_error": True},
-        {"type": "tool_result", "tool_use_id": "c", "content": "3"},
-        {"type": "text", "text": "quick!"},
-    ]
-
-
-def test_a_call_without_a_result_gets_one_that_says_so() -> None:
-    built = sent(HELLO, asks(("a", "weather", "{}")), {"role": "user", "content": "never mind"}, tools=[WEATHER])
-    result = built["messages"][2]["content"][0]
-    assert result["is_error"] is True
-    assert "No result" in result["content"]
-
-
 @pytest.mark.parametrize(
     ("content", "shown"),
     [
@@ -188,51 +209,6 @@ def test_a_call_without_a_result_gets_one_that_says_so() -> None:
 def test_a_result_may_be_any_json(content: Any, shown: str | None) -> None:
     built = sent(HELLO, asks(("a", "weather", "{}")), gives("a", content), tools=[WEATHER])
     assert built["messages"][2]["content"][0].get("content") == shown
-
-
-def test_a_result_may_hold_an_image() -> None:
-    content = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": PNG}}]
-    built = sent(HELLO, asks(("a", "weather", "{}")), gives("a", content), tools=[WEATHER])
-    kinds = [block["type"] for block in built["messages"][2]["content"][0]["content"]]
-    assert kinds == ["text", "image"]
-
-
-def test_neighbours_of_one_role_are_one_turn_and_the_user_begins() -> None:
-    built = sent({"role": "assistant", "content": "Hi!"}, {"role": "assistant", "content": "You there?"}, HELLO, HELLO)
-    assert [message["role"] for message in built["messages"]] == ["user", "assistant", "user"]
-    assert [block["text"] for block in blocks_of(built["messages"][1])] == ["Hi!", "You there?"]
-
-
-def test_empty_text_leaves_no_block_and_a_last_answer_no_white_space() -> None:
-    built = sent(
-        HELLO,
-        {"role": "assistant", "content": ""},
-        {"role": "user", "content": [{"type": "text", "text": " "}, {"type": "text", "text": "go"}]},
-        {"role": "assistant", "content": "The answer is  \n"},
-    )
-    assert [blocks_of(message)[-1]["text"] for message in built["messages"]] == ["go", "The answer is"]
-
-
-def test_images_come_as_data_or_by_address() -> None:
-    built = sent(
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "What is this?"},
-                {"type": "image_url", "image_url": {"url": PNG, "detail": "high"}},
-                {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
-                {"type": "image_url", "image_url": {"url": "data:image/jpg;base64,AAAA"}},
-                {"type": "file", "file": {"file_data": "data:application/pdf;base64,AAAA", "filename": "a.pdf"}},
-            ],
-        }
-    )
-    assert [block.get("source") for block in built["messages"][0]["content"]] == [
-        None,
-        {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="},
-        {"type": "url", "url": "https://example.org/a.png"},
-        {"type": "base64", "media_type": "image/jpeg", "data": "AAAA"},
-        {"type": "base64", "media_type": "application/pdf", "data": "AAAA"},
-    ]
 
 
 @pytest.mark.parametrize(
