@@ -221,29 +221,29 @@ class PassedWriter:
 
     def _passes(self, item: Taped) -> bool | None:
         """Send the next event unchanged. None while the steps have not reached it, False if they differ from it."""
-        block, kind = item.block, item.kind
-        head = self._said[0] if self._said else None
-        if item.is_last and not self._reason:
-            if not isinstance(head, Finished) or self._text.size:
-                return None if head is None or kind == "error" else False
-            self._reason = head.reason
-        if item.is_last:
+        block = item.block
+        if block is not None:
+            passes = self._call_passes(item, block) if block.kind == "tool_use" else self._text_passes(item, block)
+            if not passes:
+                return passes
+            if item.kind == "content_block_start":
+                self._open, block.at = block, len(self._blocks)
+                self._blocks.append(block.spelled)
+            elif item.kind == "content_block_stop":
+                self._open = None
+            self._out.append(item.raw)
+        elif item.is_last:
+            head = self._said[0] if self._said else None
+            if not self._reason:
+                if not isinstance(head, Finished) or self._text.size:
+                    return None if head is None or item.kind == "error" else False
+                self._reason = head.reason
             self._send_last(item)
-        elif kind == "message_start":
+        elif item.kind == "message_start":
             if not self._plain.begun:
                 self._out.append(item.raw)
             self._begun = True
-        elif block is None:
-            self._out.append(item.raw)
         else:
-            passes = self._call_passes(item, block) if item.is_call else self._text_passes(item, block)
-            if not passes:
-                return passes
-            if kind == "content_block_start":
-                self._open, block.at = block, len(self._blocks)
-                self._blocks.append(block.spelled)
-            elif kind == "content_block_stop":
-                self._open = None
             self._out.append(item.raw)
         return True
 
