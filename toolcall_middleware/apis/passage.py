@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
+from ..errors import ToolCallError
 from ..model import DEFERRED_FIELD
 from ..wire import openai
-
-if TYPE_CHECKING:
-    from .messages.client.request import Asked
+from .offered_tools import Tool
 
 PASSAGE = "toolcall.passage"
 _NOT_COMPARED = frozenset({"stream_options", "toolcall", "request_options", DEFERRED_FIELD})
@@ -74,18 +73,34 @@ class Taped(msgspec.Struct):
         return self.kind in _LAST
 
 
+class PassedTools(Protocol):
+    """The tools of a request that passes.
+
+    foreign: names of those that the upstream runs itself. servers: paths of MCP servers, whose tools it may call.
+    """
+
+    foreign: set[str]
+    servers: list[str]
+
+    @property
+    def unoffered(self) -> list[Tool]:
+        """Those that are not in the chat completion."""
+
+
 class Passage:
     """One request and the bytes of its answer.
 
-    asked: the request as it was read. chat: the chat completion that it became.
+    chat: the chat completion that the request became. unreadable: the error if it cannot be translated.
     """
 
-    def __init__(self, path: str, body: bytes, asked: Asked, chat: bytes) -> None:
+    def __init__(
+        self, path: str, body: bytes, chat: bytes, tools: PassedTools, unreadable: ToolCallError | None
+    ) -> None:
         self.path = path
         """Where the request goes, from the root of the API."""
         self.body = body
         """What the client sent."""
-        self.tools = asked.tools
+        self.tools = tools
         """The tools of the client's request."""
         self.ran = 0
         """How many calls the upstream has made by itself, of MCP servers."""
@@ -104,8 +119,8 @@ class Passage:
         self._blocks: dict[int | None, Block] = {}  # by the upstream's index
         self.whole: tuple[int, bytes] | None = None
         """Status and body of the upstream's answer, if it is not a stream. Its blocks are on the tape, too."""
-        self._asked = asked
         self._chat = chat
+        self._unreadable = unreadable
 
     @property
     def counts(self) -> bool:
@@ -166,8 +181,8 @@ class Passage:
 
         Raises ToolCallError for a request with content that no chat completion can hold.
         """
-        if self._asked.talk.unreadable is not None:
-            raise self._asked.talk.unreadable
+        if self._unreadable is not None:
+            raise self._unreadable
         fields = openai.read_object(asked)
         tools = openai.read_value(fields.get("tools")) if fields is not None else None
         if fields is None or not self.tools.foreign or not isinstance(tools, list):

@@ -58,7 +58,8 @@ class MessagesFace(Face):
         )
         self.writer = plain = MessageWriter(asked, self._message_id, self._errors)
         if self._native:
-            self.passage = Passage(_COUNT if self.counting else _PATH, passed_body(body), asked, chat.body)
+            path = _COUNT if self.counting else _PATH
+            self.passage = Passage(path, passed_body(body), chat.body, asked.tools, asked.talk.unreadable)
             self.writer = PassedWriter(self.passage, plain)
         return chat
 
