@@ -254,8 +254,8 @@ class Choices:
         if answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
             calls, delta = take_calls(delta, answer.native)
         ops = answer.feed_both(text, calls) if calls else answer.feed(text) if text else []
-        emits_text = not ops if not text else len(ops) == 1 and type(only := ops[0]) is Content and only.text == text
-        part.unchanged = part.unchanged and not calls and emits_text
+        shown = [op for op in ops if not isinstance(op, CallClosed)]
+        part.unchanged = part.unchanged and not calls and shown == ([Content(text)] if text else [])
         part.delta, part.ops = delta, reasoning + ops
 
     def _finish(self, part: Part, told: str | None) -> str:

@@ -71,6 +71,8 @@ class ChatEmitter:
 
     def _repeated(self, raw: bytes, template: Template, text: str, ops: list[Op]) -> bytes | None:
         """The event for a chunk that fits a template; None where it must be put together."""
+        if len(ops) > 1:
+            ops = [op for op in ops if not isinstance(op, CallClosed)]
         op = ops[0] if len(ops) == 1 else None
         if type(op) is Content and op.text == text:
             return raw
