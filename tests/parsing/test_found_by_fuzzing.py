@@ -40,6 +40,17 @@ FOUND: list[tuple[str, str, dict[str, Any], tuple[str, str, int]]] = [
     ("minimax_m3", f'{MARK}<tool_call>\n{MARK}<invoke name="f">{MARK}</invoke>\n]<]minimax x', {}, ("\n]<]minimax x", "{}", 1)),
     # Much white space before the parenthesis of `print(…)` is text, once.
     ("tool_code", "```tool_code\nprint(f(x=1)" + " " * 600 + ")", {}, (" " * 600 + ")", '{"x": 1}', 1)),
+    # White space before a call is looked through up to a limit.
+    *(("hermes", f'<tool_call>{" " * size}{{"name": "f", "arguments": {{}}}}', {}, said) for size, said in (
+        (256, ("", "{}", 1)), (257, (f'<tool_call>{" " * 257}{{"name": "f", "arguments": {{}}}}', "", 0)))),
+    *(("pythonic", f"[f(x=1),{' ' * size}f()]", {}, said) for size, said in (
+        (511, ("", '{"x": 1}{}', 2)), (512, (f",{' ' * 512}f()]", '{"x": 1}', 1)))),
+    # An observation begins its line.
+    ("react", 'Action: f\nAction Input: {"x": 1} Observation: x', {}, (" Observation: x", '{"x": 1}', 1)),
+    ("react", 'Action: f\nAction Input: {"x": 1}\nObservation: x', {}, ("", '{"x": 1}', 1)),
+    # Tags without a call between them are markup, and in prose a mention.
+    ("minimax_m2", "<minimax:tool_call></minimax:tool_call>\n", {}, ("\n", "", 0)),
+    ("minimax_m2", "<minimax:tool_call></minimax:tool_call> are the tags", {}, ("<minimax:tool_call></minimax:tool_call> are the tags", "", 0)),
     # A list of calls in an object that is a call itself holds none.
     ("json", '{"name": "f", "arguments": {"a": 1}, "tool_calls": [{"name": "f", "arguments": {}}]}', {}, ("", '{"a": 1}', 1)),
     # A marker that was emitted as text takes nothing with it at the end of the text.

@@ -103,6 +103,9 @@ def test_text_for_a_tool_that_takes_text_is_its_first_parameter() -> None:
     assert MESSAGES.calls(header + "x = 1") == [("python", {"code": "x = 1"})]
     assert MESSAGES.calls("<|channel|>commentary to=functions.g<|message|>a <|b<|end|>") == [("g", {"input": "a <|b"})]
     assert MESSAGES.delay(header, "abc def " * 9, "<|call|>") <= 1
+    # After a message to a recipient, such text ends where the next message begins.
+    text = "to=self<|message|>a to=python<|message|>x = 1 to=user<|message|>b"
+    assert MESSAGES.calls(text) == [("python", {"code": "x = 1"})]
 
 
 @pytest.mark.parametrize(
