@@ -10,7 +10,7 @@ import pytest
 
 from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.template import prompts
-from toolcall_middleware.json_schema.pointer import targets_of
+from toolcall_middleware.json_schema.pointer import Scope
 from toolcall_middleware.lru_cache import LRUCache, digest
 from toolcall_middleware.settings.settings import admits
 
@@ -62,7 +62,7 @@ def test_schemas_with_large_texts_are_not_kept_by_the_hundred() -> None:
     before = sys.getrefcount(texts[0])
     for text in texts:
         root = {"description": text, "$defs": {"a": {"$anchor": "a"}}, "properties": {"b": {"$ref": "#a"}}}
-        assert targets_of(root)
+        assert Scope(root).find("#a")
         del root
     del text
     assert sum(sys.getrefcount(text) > before + 1 for text in texts) <= 10

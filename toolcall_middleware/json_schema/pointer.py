@@ -16,7 +16,7 @@ import msgspec
 
 from ..errors import shown
 from ..lru_cache import LRUCache
-from .walk import children, deeper, walk
+from .walk import deeper, walk
 
 _BYTES = 100
 """What one schema takes in an index, about."""
@@ -133,26 +133,3 @@ def pointer_to(tokens: Iterable[str]) -> str:
 
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 """The keywords that refer to another schema."""
-
-
-def targets_of(root: Any) -> dict[tuple[int, str], Any]:
-    """Where every reference of a document leads that a check of values can meet, by its schema's identity and keyword.
-
-    A dynamic reference is read like any other: what it adds concerns several resources that extend each other.
-    """
-    scope = Scope(root)
-    found: dict[tuple[int, str], Any] = {}
-    stack: list[Any] = [root]
-    seen: set[int] = set()
-    while stack:
-        schema = stack.pop()
-        if not isinstance(schema, dict) or id(schema) in seen:
-            continue
-        seen.add(id(schema))
-        for keyword in REFERENCES:
-            target = scope.find(schema.get(keyword))
-            if target is not None:
-                found[id(schema), keyword] = target
-                stack.append(target)
-        stack.extend(child.schema for child in children(schema))
-    return found

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from .pattern import matcher
-from .pointer import REFERENCES, targets_of
+from .pointer import REFERENCES, Scope
 
 _SECONDS = 0.02
 """For one check, on the event loop, in time of this thread: where others keep it from running, no call is at fault."""
@@ -78,7 +78,8 @@ class Rules:
 
     def __init__(self, root: dict[str, Any], deadline: Deadline) -> None:
         self._deadline = deadline
-        self._targets = targets_of(root)
+        self._scope = Scope(root)
+        self._targets: dict[tuple[int, str], Any] = {}
         self._values: dict[int, frozenset[bytes]] = {}
         """Of `enum`, by identity: made comparable once."""
 
@@ -108,11 +109,16 @@ class Rules:
         return check
 
     def target(self, schema: Any, keyword: str) -> Any:
-        """Where the reference of `schema` leads. Raises NotChecked."""
-        try:
-            return self._targets[id(schema), keyword]
-        except KeyError:
-            raise NotChecked from None
+        """Where the reference of `schema` leads. Raises NotChecked.
+
+        A dynamic reference is read like any other: what it adds concerns several resources that extend each other.
+        """
+        key = id(schema), keyword
+        if key not in self._targets:
+            self._targets[key] = self._scope.find(schema[keyword])
+        if self._targets[key] is None:
+            raise NotChecked
+        return self._targets[key]
 
     def matches(self, pattern: str, text: str) -> bool:
         """Whether `pattern` is found in `text`. Raises TookTooLong."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from typing import Any, NamedTuple, TypeVar
 
 
@@ -139,16 +140,11 @@ def changed(root: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> An
         if depth >= MAX_DEPTH or not isinstance(schema, dict):
             continue
         container[key] = new = change(schema)
-        for keyword, value in new.items():
-            holds = ANY_DRAFT.get(keyword)
-            if holds is None or depth + 1 >= MAX_DEPTH:
-                continue
-            if isinstance(value, list) and Holds.LIST in holds:
-                new[keyword] = inner = list(value)
-                work.extend((inner, index, depth + 2) for index in range(len(inner)))
-            elif isinstance(value, dict) and Holds.MAP in holds:
-                new[keyword] = names = dict(value)
-                work.extend((names, name, depth + 1) for name in names)
-            elif isinstance(value, dict) and Holds.ONE in holds:
-                work.append((new, keyword, depth + 1))
+        for keyword, value in list(new.items()):
+            inner = list(held(keyword, value, ANY_DRAFT[keyword])) if keyword in ANY_DRAFT else []
+            if inner and inner[0].step is not None:
+                new[keyword] = copy(value)
+            for child in inner:
+                at = (new, keyword) if child.step is None else (new[keyword], child.step)
+                work.append((*at, deeper(depth, child)))
     return holder[""]
