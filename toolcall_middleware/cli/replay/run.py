@@ -36,10 +36,6 @@ _SHOWN = 60
 _EMPTY = "there is no answer in it"
 
 
-class ReplayError(UsageError):
-    """The file cannot be read in its expected form. The message names the file and the reason."""
-
-
 @dataclass(slots=True)
 class Captured:
     """One choice as the backend sent it."""
@@ -75,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     if is_trace(data):
         return show_trace(data, as_json=args.json, case=args.save_case, template=template)
     if args.save_case:
-        raise ReplayError("--save-case: the file is no trace")
+        raise UsageError("--save-case: the file is no trace")
     tools = _tools(args.tools) if args.tools else None
     captured = capture(data)
     read = [replay(choice, index, args.format, tools, template) for index, choice in sorted(captured.items())]
@@ -200,19 +196,16 @@ def _tools(name: str) -> ToolSet:
     """A JSON list of tools, or a request body (of any API that clients speak here) that holds one."""
     data = read_file(name)
     value = openai.read_value(data)
-    if isinstance(value, dict) and (face := face_of(value)) is not None:
-        try:
-            value = openai.read_value(face.request(data).body)
-        except ToolCallError as error:
-            raise ReplayError(f"{name}: {error.param or 'tools'}: {error.message}") from None
-    tools = value.get("tools") if isinstance(value, dict) else value
-    body = openai.encode({"model": "m", "messages": [{"role": "user", "content": ""}], "tools": tools})
     try:
+        if isinstance(value, dict) and (face := face_of(value)) is not None:
+            value = openai.read_value(face.request(data).body)
+        tools = value.get("tools") if isinstance(value, dict) else value
+        body = openai.encode({"model": "m", "messages": [{"role": "user", "content": ""}], "tools": tools})
         request = read_request(body, Settings())
     except ToolCallError as error:
-        raise ReplayError(f"{name}: {error.param or 'tools'}: {error.message}") from None
+        raise UsageError(f"{name}: {error.param or 'tools'}: {error.message}") from None
     if not isinstance(request, ChatRequest):
-        raise ReplayError(f"{name}: no list of tools")
+        raise UsageError(f"{name}: no list of tools")
     return request.tools
 
 
