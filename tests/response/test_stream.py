@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.policies import policy as made_policy
 from tests.helpers.stream_rules import Answered, check_stream
+from toolcall_middleware.parsing.events import CallEnd, Event
 from toolcall_middleware.response.choice import ChoiceAnswer
 from toolcall_middleware.response.chunk import Templates
 from toolcall_middleware.response.stream import Hold, StreamRewriter
@@ -777,6 +778,26 @@ def test_a_field_that_the_last_chunk_lacked_is_emitted_although_the_text_is_held
     sent = [{**role(), "x": 1}, {**says("[f")[0], "x": 1}, piece, chunk({"role": "assistant"}, index=1), piece]
     made = rewriter(choices=2)
     assert [payloads_of(made.feed(event(one))) for one in sent][2:] == [[], [sent[3]], [{**chunk({}), "x": 1}]]
+
+
+class EndsLate(ScriptParser):
+    """Ends a call with the text that follows, as readers do whose calls need no closing tag."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.late: list[Event] = []
+
+    def feed(self, text: str, /) -> list[Event]:
+        before, read = self.late, super().feed(text)
+        self.late = [one for one in read if isinstance(one, CallEnd)]
+        return [*before, *(one for one in read if not isinstance(one, CallEnd))]
+
+
+@pytest.mark.parametrize("more", [{}, {"created": 2}], ids=["like the last chunk", "read in full"])
+def test_text_that_comes_with_the_end_of_a_call_keeps_its_bytes(more: dict[str, Any]) -> None:
+    made = chat_stream(lambda: ChoiceAnswer(EndsLate(), made_policy()), UsageMeter())
+    made.feed(stream(role(), *says("x", "[f|{}]"), done=False))
+    assert made.feed(event({**says("a")[0], **more})) == event({**says("a")[0], **more})
 
 
 def test_chunks_of_a_choice_that_is_over_are_the_last_ones_too() -> None:
