@@ -269,7 +269,7 @@ def test_a_wait_is_filled_with_events_that_are_numbered_too() -> None:
 
 def test_comments_of_the_chat_stream_are_no_events() -> None:
     data = b": waiting\n\n" + chat.stream(text("a")).replace(b"\n\n", b"\n\n: still\n\n")
-    assert streamed(data) == streamed(chat.stream(text("a")))
+    assert STAMP.sub(b"", streamed(data)) == STAMP.sub(b"", streamed(chat.stream(text("a"))))
 
 
 @pytest.mark.parametrize("reason", [None, "stop"])
