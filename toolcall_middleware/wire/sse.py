@@ -75,9 +75,9 @@ class EventReader:
         """
         buffer = self.buffer
         if not buffer and data.find(_CR) < 0:
+            if data.find(b"\n\n") == len(data) - 2 >= 0:  # nearly always: the message is one event
+                return [self._event(data)]
             *whole, rest = data.split(b"\n\n")
-            if len(whole) == 1 and not rest:  # nearly always: the event is the message itself
-                return self._kept(b"", [self._event(data)])
             return self._kept(rest, [self._event(raw + b"\n\n") for raw in whole])
         buffer += data
         events: list[ServerEvent] = []
