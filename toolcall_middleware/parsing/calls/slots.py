@@ -381,11 +381,12 @@ class _Call:
     def _value_tag(self, value: SlotValue) -> Steps[None]:
         """Read the tag that opens a value after its key. It may be missing; the key's closing tag may be doubled."""
         c, opening, key_close = self.c, self.layout.value_open, self.layout.key_close
-        while (tag := (yield from c.marker((opening, key_close), None))) == key_close:
-            self.repaired = True
+        tag = key_close
+        while tag == key_close:
+            yield from c.char()  # white space that has been read is not read again with the next piece
+            tag = yield from c.marker((opening, key_close), None)
+            self.repaired = self.repaired or tag != opening
         if not tag:
-            c.i = c.behind_space()
-            self.repaired = True
             value.begin_untagged()
 
     def _value(self, value: SlotValue, end: ValueEnd) -> Steps[bool]:
