@@ -34,6 +34,11 @@ HISTORY: list[dict[str, Any]] = [
         {"type": "block_of_next_year", "x": 1},
     ]},
 ]  # fmt: skip
+FILES = {"type": "url", "url": "https://mcp.example/", "name": "files"}
+FILE_TOOLS = {
+    "type": "mcp_toolset", "mcp_server_name": "files",
+    "default_config": {"enabled": False}, "configs": {"search": {"enabled": True}},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -44,7 +49,12 @@ HISTORY: list[dict[str, Any]] = [
         {"system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]},
         {"tools": [READ, SEARCH], "tool_choice": {"type": "tool", "name": "web_search"}},
         {"tools": [{**READ, "defer_loading": True}, {"type": "tool_search_tool_bm25_20251119", "name": "search"}]},
-        {"tools": [], "mcp_servers": [{"type": "url", "url": "https://mcp.example/", "name": "files"}]},
+        {"tools": [], "mcp_servers": [FILES]},
+        {"tools": [], "mcp_servers": [FILES], "tool_choice": {"type": "tool", "name": "search"}},
+        {"tools": [FILE_TOOLS, READ], "mcp_servers": [FILES], "tool_choice": {"type": "tool", "name": "search"}},
+        {"tools": [FILE_TOOLS, READ], "mcp_servers": [FILES], "tool_choice": {"type": "any"}},
+        {"tools": [{**FILE_TOOLS, "mcp_server_name": "Read"}, READ], "mcp_servers": [{**FILES, "name": "Read"}]},
+        {"tools": [READ, {**READ, "name": "search"}, FILE_TOOLS], "mcp_servers": [{**FILES, "name": "f" * 99}]},
         {"tools": [], "context_management": {"edits": []}, "container": {"skills": []}, "top_k": 3},
     ],
 )

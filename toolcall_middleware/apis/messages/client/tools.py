@@ -21,6 +21,7 @@ _log = logging.getLogger("toolcall_middleware")
 _NOT_IN_HEADER = re.compile(r"[^A-Za-z0-9_.:-]")
 _PLACEHOLDER = "DeferredToolPlaceholder"  # Claude Code's: "never call this tool"
 _SEARCH = "tool_search_tool_"
+_LONGEST = 64  # characters of a name
 
 
 class Toolbox(OfferedTools):
@@ -60,6 +61,14 @@ class Toolbox(OfferedTools):
         elif name not in self.foreign:
             self.declare(Tool(name, path, {"parameters": {"type": "object"}}))
             self.foreign.add(name)
+
+    def serve(self, name: str, path: str) -> None:
+        """Add an MCP server or a set of its tools, whose names are not known here: one tool is declared for all.
+
+        Its name has a colon, which the API refuses in names of the client's tools.
+        """
+        self.servers.append(path)
+        self.leave_out(f"mcp:{name}"[:_LONGEST] if self.native else name, path)
 
     def load(self, name: str) -> Tool | None:
         """See OfferedTools. A tool that the conversation took away comes back to its place."""
@@ -106,12 +115,10 @@ def read_tools(request: Reader, *, native: bool = False) -> Toolbox:
             continue
         kind = entry.required("type")
         searches = searches or kind.startswith(_SEARCH)
-        if kind == "mcp_toolset":
-            box.servers.append(entry.path)
-        box.leave_out(_name_of(entry, kind), entry.path)
+        serve = box.serve if kind == "mcp_toolset" else box.leave_out
+        serve(_name_of(entry, kind), entry.path)
     for server in request.items("mcp_servers"):
-        box.servers.append(server.path)
-        box.leave_out(_name_of(server, server.path), server.path)
+        box.serve(_name_of(server, server.path), server.path)
     if searches:
         box.load_all()
     if box.dropped:
@@ -144,13 +151,14 @@ def _name_of(entry: Reader, otherwise: str) -> str:
     """The name of a tool that is left out, made safe for log lines and headers: the client wrote it."""
     names = [entry.value(name) for name in ("name", "mcp_server_name")]
     name = next((name for name in names if isinstance(name, str) and name), otherwise)
-    return _NOT_IN_HEADER.sub("_", name[:64])
+    return _NOT_IN_HEADER.sub("_", name[:_LONGEST])
 
 
 def chat_choice(request: Reader, box: Toolbox) -> dict[str, Any]:
     """The request's `tool_choice` as fields of a chat completion (`tool_choice`, `parallel_tool_calls`).
 
-    A tool that the upstream runs is no call for the client: one that is asked for is the upstream's to satisfy.
+    A tool that the upstream runs is no call for the client: one that is asked for is the upstream's to satisfy. So is
+    an unknown name where it may be a tool of an MCP server.
     Raises ToolCallError where it asks for a tool that is not offered.
     """
     choice = request.inner("tool_choice")
@@ -172,10 +180,11 @@ def chat_choice(request: Reader, box: Toolbox) -> dict[str, Any]:
             made["tool_choice"] = "auto" if box.foreign else "required"
         case "tool":
             name = choice.filled("name")
-            if not box.is_offered(name):
+            of_server = box.native and bool(box.servers) and name not in box.declared
+            if not of_server and not box.is_offered(name):
                 raise _no_tool("tool_choice.name", f"the tool {shown(name)} is not offered", box)
             named = {"type": "function", "function": {"name": name}}
-            made["tool_choice"] = "auto" if name in box.foreign else named
+            made["tool_choice"] = "auto" if of_server or name in box.foreign else named
         case _:
             raise choice.error("type", f"Input should be 'auto', 'any', 'tool' or 'none', got {shown(kind)}")
     return made if offered else {}
