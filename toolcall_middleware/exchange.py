@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from .answer.writer import AnswerWriter
+from .answer.operations import AnswerWriter
 from .errors import ToolCallError
 from .request.parse import ChatRequest, UsageOnly, is_chat, one_reading, read_request, without_overrides
 from .request.policy import check_repeated_calls, check_request

@@ -16,7 +16,7 @@ from typing import Any
 from .errors import ToolCallError
 from .formats.base import ParserOptions, ToolFormat
 from .model import Tool, ToolSet
-from .observe.recorder import Row
+from .observe.report import Row
 from .parsing.text.reasoning import OpenedAnswer, OpenedReasoning
 from .request.parse import ChatRequest, read_request
 from .rerun import Rerun, rerun

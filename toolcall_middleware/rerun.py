@@ -19,7 +19,7 @@ from .exchange import Event as Happened
 from .formats import registry
 from .formats.base import ToolFormat
 from .model import ToolSet
-from .observe.recorder import Row
+from .observe.report import Row
 from .parsing.text.reasoning import OpenedReasoning
 from .request.parse import ChatRequest, read_request
 from .response.outcome import FinishedCall

@@ -20,7 +20,7 @@ from toolcall_middleware.hosts.http.head import normal_path
 from toolcall_middleware.hosts.middleware.guards import tools_in
 from toolcall_middleware.hosts.proxy.upstream.model_names import asked_model
 from toolcall_middleware.hosts.proxy.upstream.upstream import Mask, MaskedStream
-from toolcall_middleware.parsing.pieces import StopFinder
+from toolcall_middleware.parsing.sink import StopFinder
 from toolcall_middleware.request.parse import one_reading
 
 from .hostile_requests import CASES, Body, cost, plain

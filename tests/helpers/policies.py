@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from toolcall_middleware.answer.writer import AnswerWriter
+from toolcall_middleware.answer.operations import AnswerWriter
 from toolcall_middleware.model import ChoiceMode, ToolChoice
 from toolcall_middleware.request.parse import ChatRequest, unread_request
 from toolcall_middleware.response.answer_form import AnswerForm, read_whole

@@ -15,8 +15,7 @@ from tests.exchange.test_modes import NativeBackend
 from tests.helpers.asgi_client import Client, ask
 from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.observe.recorder import Recorder, Room
-from toolcall_middleware.observe.report import Report
+from toolcall_middleware.observe.report import Recorder, Report, Room
 from toolcall_middleware.observe.traces import Trace, TraceError, TraceFiles, read_trace
 
 CALL = "Let me look. " + write_calls("hermes", ("weather", {"city": "Paris"}))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.pieces import Gathered, StopFinder
+from toolcall_middleware.parsing.sink import Gathered, StopFinder
 
 from .streams import cut_at, one_cut
 

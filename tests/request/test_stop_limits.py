@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.asgi_client import ask
 from toolcall_middleware.errors import ToolCallError
-from toolcall_middleware.parsing.pieces import StopFinder
+from toolcall_middleware.parsing.sink import StopFinder
 from toolcall_middleware.request.parse import read_request
 from toolcall_middleware.settings import Settings
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from ..answer.writer import AnswerWriter
+from ..answer.operations import AnswerWriter
 from ..errors import ToolCallError
 from ..wire import openai
 from .passage import Passage

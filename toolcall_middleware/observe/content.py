@@ -11,7 +11,7 @@ from typing import Any
 
 from ..wire.chat_answer import ChatAnswer
 from ..wire.openai import encode, read_value
-from .recorder import Row
+from .report import Row
 
 Message = dict[str, Any]
 

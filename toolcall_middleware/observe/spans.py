@@ -14,8 +14,7 @@ from ..errors import SettingsError
 from ..installed import install_command
 from ..settings.settings import read_variable
 from .content import content_of
-from .recorder import Room
-from .report import Report
+from .report import Report, Room
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider

@@ -25,8 +25,7 @@ import msgspec
 from ..errors import SettingsError
 from ..wire.json_input import without_lone_surrogates
 from ..wire.openai import encode
-from .recorder import Room, Row
-from .report import Report
+from .report import Report, Room, Row
 
 _log = logging.getLogger("toolcall_middleware")
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ..answer.operations import (
+    AnswerWriter,
     Arguments,
     CallClosed,
     CallOpened,
@@ -24,7 +25,6 @@ from ..answer.operations import (
     Signed,
     Step,
 )
-from ..answer.writer import AnswerWriter
 from ..errors import ToolCallError
 from ..request.parse import ChatRequest
 from ..settings import Settings

@@ -19,7 +19,7 @@ from ..formats.base import ToolFormat
 from ..formats.near_misses import NoCall
 from ..model import Tool
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
-from ..parsing.pieces import Gathered, StopFinder
+from ..parsing.sink import Gathered, StopFinder
 from ..parsing.values.typing import Coercion
 from ..request.parse import ChatRequest
 from ..settings import Settings

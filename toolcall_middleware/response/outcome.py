@@ -19,7 +19,7 @@ from ..formats.near_misses import MAX_LOOKED_AT, NoCall, places, unknown_name
 from ..model import ToolSet
 from ..observe.json_log import log_event
 from ..parsing.events import CallEnd
-from ..parsing.pieces import Gathered
+from ..parsing.sink import Gathered
 from ..parsing.values.json_reader import decode
 from ..parsing.values.typing import Coercion
 

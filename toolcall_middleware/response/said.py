@@ -11,6 +11,7 @@ from typing import Any
 
 from ..answer.operations import (
     Alive,
+    AnswerWriter,
     Arguments,
     CallOpened,
     Content,
@@ -23,7 +24,6 @@ from ..answer.operations import (
     Signed,
     Step,
 )
-from ..answer.writer import AnswerWriter
 from ..errors import ToolCallError
 from ..usage.meter import UsageMeter, remarks_of
 from ..wire import openai

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..answer.writer import AnswerWriter
+from ..answer.operations import AnswerWriter
 from ..apis.context_errors import CONTEXT, is_context_error
 from ..errors import ToolCallError, is_ours, on_one_line
 from ..formats import registry

@@ -18,7 +18,7 @@ from typing import Any
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.json_schema.validate_arguments import checker_for
-from toolcall_middleware.parsing.pieces import StopFinder
+from toolcall_middleware.parsing.sink import StopFinder
 from toolcall_middleware.request.parse import ChatRequest, read_request
 from toolcall_middleware.settings import Settings
 

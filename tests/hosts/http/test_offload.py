@@ -26,8 +26,8 @@ from tests.helpers.asgi_client import (
 from tests.helpers.fakes import TextBackend
 from tests.helpers.loop_watch import standstill
 from toolcall_middleware.exchange import Exchange
-from toolcall_middleware.hosts.http import offload
-from toolcall_middleware.hosts.http.offload import LARGE, Held, offloaded
+from toolcall_middleware.hosts.http import bodies
+from toolcall_middleware.hosts.http.bodies import LARGE, Held, offloaded
 from toolcall_middleware.hosts.middleware import asgi
 from toolcall_middleware.hosts.middleware.asgi import exchange_for
 from toolcall_middleware.upstream.tool_answer import ToolAnswer
@@ -184,7 +184,7 @@ async def test_full_collections_wait_until_a_huge_request_is_answered(
     assert min(seen) > 1 << 20
     assert gc.get_threshold() == before
     seen.clear()
-    monkeypatch.setattr(offload, "_LONGEST", 1.0)  # a stream of hours does not keep them away
+    monkeypatch.setattr(bodies, "_LONGEST", 1.0)  # a stream of hours does not keep them away
     pause = 1.5
     await Client(huge, path=path).run_with_others(app)
     assert (seen[0] > 1 << 20, seen[1]) == (True, before[2])

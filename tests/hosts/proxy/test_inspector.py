@@ -23,8 +23,7 @@ from toolcall_middleware.cli.faces.requests import PATHS, request_body
 from toolcall_middleware.hosts.proxy.access_log import AccessLog
 from toolcall_middleware.hosts.proxy.inspector.app import Inspector
 from toolcall_middleware.hosts.proxy.inspector.store import Store
-from toolcall_middleware.observe.recorder import Recorder
-from toolcall_middleware.observe.report import Report
+from toolcall_middleware.observe.report import Recorder, Report
 from toolcall_middleware.observe.traces import Trace, TraceFiles, read_trace
 
 TOKEN = "abcdefghijklmnop"

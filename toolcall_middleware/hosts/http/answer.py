@@ -9,9 +9,8 @@ import time
 
 from starlette.types import Message, Send
 
-from .bodies import Inflate
+from .bodies import CODED, LARGE, Inflate, offloaded
 from .head import ENTITY_HEADERS, OF_ITS_BYTES, values_of, without
-from .offload import CODED, LARGE, offloaded
 
 _TAIL = 4096
 # Quotes inside of a string have a backslash, so that no text can look like it.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...answer.writer import AnswerWriter
+from ...answer.operations import AnswerWriter
 from ...apis.face import Face
 from ...apis.messages.client.face import MessagesFace
 from ...apis.passage import PASSAGE, Passage
@@ -29,11 +29,10 @@ from ...usage.meter import completes_whole_answers, prompt_meter
 from ...version import __version__
 from ...wire import openai
 from ..http.answer import MeasuredAnswer
-from ..http.bodies import Given, cleared, collect
+from ..http.bodies import Given, WhileHuge, behind, cleared, collect, offloaded
 from ..http.cors import ReadableAnswer, admits_origin
 from ..http.errors import log_refusal
 from ..http.head import header_of, logins, values_of, with_length, without
-from ..http.offload import WhileHuge, behind, offloaded
 from ..http.request_record import Record, record_of, watched
 from .backend_questions import ToolProofs, WholeUsage, wait_for
 from .faces import (

@@ -23,9 +23,8 @@ from ...usage.tap import may_lack_numbers, with_numbers, without_numbers
 from ...usage.upstream_tokenizer import Question
 from ...wire import openai
 from ..http.answer import Answer, Collected, Reads
-from ..http.bodies import Given
+from ..http.bodies import Given, offloaded
 from ..http.head import normal_path, scope_for_body, without
-from ..http.offload import offloaded
 from ..http.request_record import RECORD, record_of
 
 _COUNT_SECONDS = 2.0

@@ -23,7 +23,7 @@ from ...apis.messages.unread import refuse_unread
 from ...apis.passage import PASSAGE, Passage
 from ...apis.responses.face import ResponsesFace
 from ...errors import ToolCallError, on_one_line, shown
-from ...observe.recorder import Recorder
+from ...observe.report import Recorder
 from ...request.parse import one_reading, read_overrides, without_overrides
 from ...request.tools import rewritten_tools
 from ...settings import Settings
@@ -32,6 +32,7 @@ from ...wire import openai
 from ...wire.json_input import read_fields
 from ...wire.openai import encode, raw, read_object, read_value
 from ..http.answer import Answer, Reads
+from ..http.bodies import offloaded
 from ..http.errors import log_refusal, send_refusal, tell_refusal
 from ..http.head import (
     ENTITY_HEADERS,
@@ -44,7 +45,6 @@ from ..http.head import (
     values_of,
     without,
 )
-from ..http.offload import offloaded
 from ..http.request_record import record_of
 from .guards import is_guarded
 

@@ -20,10 +20,9 @@ from ...settings import Settings
 from ...wire.json_input import DECODE_ERRORS, read_fields, without_lone_surrogates
 from ...wire.tool_words import CARRIERS, READS_CALLS, SPEAKS_OF_TOOLS
 from ..http.answer import Collected, TooLongError
-from ..http.bodies import Given, cleared, collect, hides_words, odd_charset
+from ..http.bodies import Given, cleared, collect, hides_words, odd_charset, offloaded
 from ..http.errors import log_refusal, send_refusal
 from ..http.head import normal_path, raw_path, values_of, without
-from ..http.offload import offloaded
 
 _LIMITS = (
     "max_tools", "max_tool_name_length", "max_description_length", "max_schema_depth", "max_arguments_bytes",

@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ...answer.operations import Arguments, CallOpened, Content, Finished, ReasoningText, Refusal, Step
-from ...answer.writer import AnswerWriter
+from ...answer.operations import AnswerWriter, Arguments, CallOpened, Content, Finished, ReasoningText, Refusal, Step
 from ...exchange import Action, Ask, Body, Event, Exchange, Fail, Forward, Head, Request, Send, State
-from ...observe.recorder import Recorder
-from ...observe.report import Attempt, Report
+from ...observe.report import Attempt, Recorder, Report
 from ...settings import OPTIONS, Settings
 from ...upstream.actions import Facts
 from ...upstream.backend_memory import BackendMemory

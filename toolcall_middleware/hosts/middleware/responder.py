@@ -35,10 +35,9 @@ from ...exchange import (
     StopUpstream,
     Undecodable,
 )
-from ..http.bodies import Inflate, done_one
+from ..http.bodies import CODED, LARGE, Held, Inflate, done_one, offloaded
 from ..http.errors import send_error
 from ..http.head import request_scope, response_head
-from ..http.offload import CODED, LARGE, Held, offloaded
 from .backend_questions import wait_for
 
 _log = logging.getLogger("toolcall_middleware")

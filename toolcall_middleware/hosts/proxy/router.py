@@ -20,10 +20,9 @@ from ...errors import FormatError, SettingsError, ToolCallError, on_one_line
 from ...settings import Settings
 from ...wire.openai import encode
 from ..http.answer import PassingAnswer
-from ..http.bodies import Given, cleared, collect
+from ..http.bodies import Given, cleared, collect, offloaded
 from ..http.errors import refuse_websocket, send_json, wants_websocket
 from ..http.head import scope_for_body, without_keys
-from ..http.offload import offloaded
 from ..http.request_record import record_of
 from ..middleware.asgi import REFUSED
 from ..middleware.faces import ModelsAnswer, refuse, shows_version

@@ -20,8 +20,7 @@ from ..events import CallArgs, Event, Reasoning, Stop, Text, joined
 from ..patterns import SPACE, WHITE_SPACE, anywhere
 from ..sink import DEFAULTS, ReaderOptions, Sink
 from .grammar import Compiled, Grammar, Where, compile_grammar
-from .markup import Markup
-from .output import TAIL, Output
+from .output import TAIL, Markup, Output
 from .reasoning import ReasoningSpan
 
 _MAX_ENDS = 512  # characters: where more follow a token that ends a turn, it is text

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....observe.content import answers_of
-from ....observe.recorder import MAX_HELD, Recorder, Room
-from ....observe.report import Report
+from ....observe.report import MAX_HELD, Recorder, Report, Room
 from ....observe.traces import Trace, summary_of
 from ....wire.openai import encode
 from .titles import Asked, asked, title

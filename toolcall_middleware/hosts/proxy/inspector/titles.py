@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ....observe.content import answers_of
-from ....observe.recorder import Row
+from ....observe.report import Row
 
 _LONGEST = 120  # characters of a title
 _VALUE = 60  # of an argument in it

@@ -29,7 +29,7 @@ from ....settings import Settings
 from ....wire import openai
 from ....wire.openai import read_object
 from ....wire.sse import DONE, EventReader
-from ...http.bodies import Inflate, Leaving, collect
+from ...http.bodies import Inflate, Leaving, collect, offloaded
 from ...http.client_library import httpx
 from ...http.errors import refuse_websocket, send_error, send_refusal, wants_websocket
 from ...http.head import (
@@ -42,7 +42,6 @@ from ...http.head import (
     upstream_path,
     values_of,
 )
-from ...http.offload import offloaded
 from ...http.request_record import Record, record_of
 from .client import (
     Client,

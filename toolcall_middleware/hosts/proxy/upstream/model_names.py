@@ -21,9 +21,8 @@ from ....wire import openai
 from ....wire.json_input import Members, read_fields, read_members
 from ....wire.sse import EventReader, ServerEvent, TooLargeError
 from ...http.answer import Answer, Reads
-from ...http.bodies import hides_words, odd_charset
+from ...http.bodies import hides_words, odd_charset, offloaded
 from ...http.head import OF_ITS_BYTES, values_of, without
-from ...http.offload import offloaded
 
 
 @dataclass(frozen=True, slots=True)

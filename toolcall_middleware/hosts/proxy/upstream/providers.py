@@ -23,11 +23,10 @@ from ....errors import SettingsError, ToolCallError
 from ....settings import Settings
 from ....wire.sse import DONE
 from ...http.answer import Answer, Reads
-from ...http.bodies import Given, cleared, collect
+from ...http.bodies import Given, Held, cleared, collect, offloaded
 from ...http.client_library import httpx
 from ...http.errors import send_error
 from ...http.head import ENTITY_HEADERS, Headers, normal_path_of, raw_path, values_of, without
-from ...http.offload import Held, offloaded
 from ...http.request_record import record_of
 from .forwarder import Forwarder
 

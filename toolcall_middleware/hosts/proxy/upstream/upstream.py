@@ -22,8 +22,8 @@ from ....errors import ToolCallError
 from ....settings import Settings
 from ....wire.openai import read_error, read_value
 from ...http.answer import Answer, Reads, no_client
+from ...http.bodies import LARGE, offloaded
 from ...http.head import SECRET_NAME, is_chat, without
-from ...http.offload import LARGE, offloaded
 from ...http.request_record import record_of
 from ...middleware.asgi import ToolCallMiddleware
 from ...middleware.start_up import warm
