@@ -22,6 +22,8 @@ from tests.helpers.certificates import certificate_of, needs_openssl
 from tests.helpers.fakes import serve
 from toolcall_middleware.cli import dispatch as cli
 from toolcall_middleware.cli._probe import Backend, describe, look
+from toolcall_middleware.formats.template import sources
+from toolcall_middleware.hosts.proxy.upstreams_file import ask
 
 
 def server(answers: dict[str, Any]) -> Starlette:
@@ -98,6 +100,21 @@ def test_a_key_is_shown_and_many_models_are_counted() -> None:
 def test_what_is_no_list_of_models_is_told(answer: Any, fault: str) -> None:
     with serve(server({"/v1/models": answer})) as url:
         assert look(f"{url}/v1", None, seconds=20).fault == fault
+
+
+@pytest.mark.parametrize(
+    "odd", [b"NaN", b"-Infinity", b"1e999", rb'"\ud800"', b"1" * 400], ids=["nan", "infinity", "huge", "half", "long"]
+)
+def test_what_servers_write_for_json_is_read(odd: bytes) -> None:
+    data = b'{"data": [{"id": "m", "owned_by": "vllm", "score": %s}]}' % odd
+    answers = {
+        "/v1/models": lambda _: Response(data),
+        "/props": lambda _: Response(data[:-1] + b', "chat_template": "{{ messages }}"}'),
+    }
+    with serve(server(answers)) as url:
+        assert look(f"{url}/v1", None).models == ["m"]
+        ask(url, None)
+        assert sources.find(url).template.source == "{{ messages }}"
 
 
 def test_nobody_there_is_told_in_the_systems_words() -> None:

@@ -48,6 +48,11 @@ def read(tmp_path: Path, text: str, **base: Any) -> tuple[UpstreamConfig, ...]:
     return read_upstreams(write(tmp_path, text), Settings(**base))
 
 
+def test_of_a_header_in_two_spellings_the_last_is_sent(tmp_path: Path) -> None:
+    text = "[[upstream]]\nurl='http://a/v1'\nheaders={X-Team='blue', x-team='red'}"
+    assert read(tmp_path, text)[0].headers == ((b"x-team", b"red"),)
+
+
 def test_all_that_can_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", "sk-from-environment")
     local, other = read(tmp_path, WHOLE, max_tools=9, upstream_timeout=11)

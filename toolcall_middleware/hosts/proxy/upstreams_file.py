@@ -217,7 +217,7 @@ class _Table:
         return tuple(Rename(pattern, target) for pattern, target in given.items())
 
     def _headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        headers: list[tuple[bytes, bytes]] = []
+        headers: dict[bytes, bytes] = {}
         given = self._table.get("headers", {})
         if not isinstance(given, dict):
             raise self._error("headers", 'use {"name" = "value"}')
@@ -227,8 +227,8 @@ class _Table:
             # Not shown: it may be a key.
             if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
                 raise self._error(f"headers.{name}", "its value is not allowed; use ASCII text in one line")
-            headers.append((name.lower().encode(), value.strip().encode()))
-        return tuple(headers)
+            headers[name.lower().encode()] = value.strip().encode()
+        return tuple(headers.items())
 
     def _weight(self) -> float | None:
         weight = self._table.get("weight")

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import errno
 import importlib.util
+import json
 import os
 import re
 import socket
@@ -21,7 +22,6 @@ from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 import anyio
-import msgspec
 
 from ....errors import SettingsError
 from ....settings import read_variable
@@ -357,6 +357,6 @@ def ask_json(url: str, key: str | None, seconds: float) -> Any:
     if answer.status_code != HTTPStatus.OK:
         raise ValueError(refusal(answer.status_code, bytes(body)))
     try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+        return json.loads(body)  # also NaN and a lone surrogate, which servers write
+    except (ValueError, RecursionError):
         raise ValueError("its answer is not JSON") from None
