@@ -73,6 +73,10 @@ def test_what_is_no_source_says_so(tmp_path: Path) -> None:
     (tmp_path / "z.json").write_text("{")
     with pytest.raises(SettingsError, match="is not JSON"):
         sources.find(str(tmp_path / "z.json"))
+    (tmp_path / "l.json").write_bytes(b"\xe9")
+    with pytest.raises(SettingsError) as raised:
+        sources.find(str(tmp_path / "l.json"))
+    assert str(raised.value) == f"template: {tmp_path / 'l.json'} cannot be read: it is not UTF-8."
     with pytest.raises(SettingsError, match="the proxy"):
         sources.find("props")
 

@@ -186,7 +186,7 @@ def run(*, only: str | None = None, verify: bool = False, plain: bool = False) -
                 return 2
     if only != "local":
         screen.heading(
-            "A scripted text model, behind the same proxy",
+            "A scripted text model, behind the proxy",
             f"Its words are known, so every byte is checked. {len(CASES)} answers, each streamed three characters at a"
             " time and whole: prose, parallel calls, broken JSON, examples that are no calls, on all three APIs.",
         )

@@ -102,8 +102,9 @@ def read_json(file: Path, setting: str) -> dict[str, Any]:
     """A JSON file of a checkpoint; empty where the file is missing. Raises SettingsError."""
     if not file.is_file():
         return {}
+    text = read_text(file, setting)
     try:
-        value = json.loads(read_text(file, setting))
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"{setting}: {file} is not JSON: {error}.") from None
     return value if isinstance(value, dict) else {}
