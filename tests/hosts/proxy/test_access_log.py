@@ -413,6 +413,25 @@ async def test_why_an_upstream_refused_is_one_warning(
     assert "sk-hunter" not in caplog.text
 
 
+async def test_of_a_stream_of_errors_the_log_has_what_the_client_gets(
+    proxies: Proxies, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The half event where it breaks off may end in half a key, which no mask knows."""
+    caplog.set_level(logging.DEBUG)
+    half = b'data: {"note": "slow"}\n\ndata: {"error": "wrong key sk-hunter22'
+    stream = b"HTTP/1.1 500 X\r\ncontent-type: text/event-stream\r\n\r\n" + half
+    async with (
+        raw_upstream(says(stream)) as address,
+        proxies.running(table(f"{address}/v1", name="local", key="sk-hunter22222", upstream_retries=0)) as client,
+    ):
+        answer = await client.post("/v1/embeddings", json={"model": "m", "input": "x"})
+    assert b"broke off" in answer.content
+    ((_, fields),) = said(caplog, "upstream refused")
+    assert fields["says"].startswith('data: {"note": "slow"} data: {"error":{"message":"The upstream http://')
+    assert "sk-hunter" not in caplog.text
+    assert b"sk-hunter" not in answer.content
+
+
 async def test_a_setting_hides_the_words(proxies: Proxies, caplog: pytest.LogCaptureFixture) -> None:
     app = refuses(400, b'{"error": "Alice is 40"}')
     line, fields, _ = await refused(app, proxies, caplog, log_upstream_errors="false")

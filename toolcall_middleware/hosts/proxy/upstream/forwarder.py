@@ -262,7 +262,8 @@ class Forwarder:
             await send({"type": "http.response.body", "body": ending, "more_body": False})
             if words is not None:
                 hint = self._hint if reply.status == HTTPStatus.NOT_FOUND else ""
-                _log_refusal(bytes(words), reply.status, head["headers"], record_of(scope), hint)
+                said = bytes(words + ending[:_MOST_WORDS])
+                _log_refusal(said, reply.status, head["headers"], record_of(scope), hint)
         finally:
             # Also when the client has gone: the upstream stops working when its connection closes.
             await reply.close()
@@ -436,12 +437,13 @@ class Forwarder:
 
 
 async def _pass(reply: Reply, first: bytes, events: WholeEvents | None, words: bytearray | None, send: Send) -> None:
-    """The body of an answer, which begins with `first`, to the client as it comes. Its beginning goes to `words`."""
+    """The body of an answer, which begins with `first`, to the client as it comes; what it gets first, to `words`."""
 
     def passed(part: bytes) -> bytes:
+        out = part if events is None else events.feed(part)
         if words is not None and len(words) < _MOST_WORDS:
-            words.extend(part[:_MOST_WORDS])
-        return part if events is None else events.feed(part)
+            words.extend(out[:_MOST_WORDS])
+        return out
 
     if first and (out := passed(first)):
         await send({"type": "http.response.body", "body": out, "more_body": True})
