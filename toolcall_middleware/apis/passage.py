@@ -114,8 +114,8 @@ class Passage:
         """The upstream got the client's bytes, in the last request to it."""
         self.tape: deque[Taped] = deque()
         """The events of the upstream's answer that are not sent to the client yet."""
-        self.calls: set[str] = set()
-        """The ids of the calls that begin in them."""
+        self.calls: dict[str, Mapping[str, Any]] = {}
+        """The calls that begin in them, by id: their blocks as they were received."""
         self._blocks: dict[int | None, Block] = {}  # by the upstream's index
         self.whole: tuple[int, bytes] | None = None
         """Status and body of the upstream's answer, if it is not a stream. Its blocks are on the tape, too."""
@@ -143,7 +143,7 @@ class Passage:
             if block.kind == "text":
                 made.piece = str(content.get("text") or "")
             elif block.kind == "tool_use":
-                self.calls.add(str(content.get("id")))
+                self.calls[str(content.get("id"))] = block.spelled
                 if content.get("input"):
                     block.given = openai.encode(content["input"]).decode()
                     block.waits = len(block.given)
@@ -165,7 +165,7 @@ class Passage:
         """Remove the first event of the tape, which is sent or left out."""
         item = self.tape.popleft()
         if item.is_call and item.kind == "content_block_start":
-            self.calls.discard(str(item.value["content_block"].get("id")))
+            self.calls.pop(str(item.value["content_block"].get("id")), None)
 
     def take(self, asked: bytes) -> bool:
         """Begin an answer. Return whether the upstream gets the client's bytes in place of the exchange's `asked`."""

@@ -138,6 +138,27 @@ def test_arguments_that_are_coerced_while_they_stream_leave_so(received: Read) -
     assert got == [{**told, "input": {"n": 7, "path": "/a"}}]
 
 
+@pytest.mark.parametrize("before", [[], [UNKNOWN], [TEXT, UNKNOWN]])
+@pytest.mark.parametrize("call", [CALL, {**CALL, "name": "read"}, {**CALL, "input": {"n": "7", "path": "/a"}}])
+def test_fields_of_a_call_stay_where_the_answer_is_changed(
+    received: Read, before: list[dict[str, Any]], call: dict[str, Any]
+) -> None:
+    """The API wants `caller` back."""
+    tool = {**READ, "input_schema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+    caller = {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}
+    got, _ = received(*before, {**call, "caller": caller}, fields={"tools": [tool]})
+    given = {**call["input"], "n": 7} if "n" in call["input"] else call["input"]
+    assert got[-1] == {**CALL, "input": given, "caller": caller}
+
+
+def test_text_of_a_refused_call_in_a_whole_answer_stays_after_a_coerced_one(start: Start) -> None:
+    tool = {**READ, "input_schema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+    coerced = {**CALL, "input": {"n": "7"}}
+    _, url = start(Upstream(json.dumps(message(coerced, UNKNOWN, SECOND)).encode()))
+    answer = ask(url, body(tools=[tool])).json()
+    assert answer["content"] == [{**CALL, "input": {"n": 7}}, text(SHOWN), SECOND]
+
+
 def test_a_tool_without_arguments_is_called(received: Read) -> None:
     now = {"name": "now", "input_schema": {"type": "object", "properties": {}}}
     call = {"type": "tool_use", "id": "toolu_1", "name": "now", "input": {}}
@@ -177,7 +198,7 @@ def test_fields_of_a_whole_answer_that_nobody_reads_stay(start: Start) -> None:
     assert ask(url, body()).json() == message(TEXT, SECOND, new=[1.50])
 
 
-def test_half_a_thought_is_left_out_of_a_changed_answer_and_the_text_after_it_is_sent() -> None:
+def test_text_after_half_a_thought_is_sent_where_the_exchange_ends_the_answer() -> None:
     face = MessagesFace(native=True)
     face.request(body(stream=True))
     passage, writer = face.passage, face.writer
@@ -193,8 +214,27 @@ def test_half_a_thought_is_left_out_of_a_changed_answer_and_the_text_after_it_is
             writer.take(Content(" And more."))
     writer.end(None, {})
     got, _ = blocks_of(httpx.Response(200, content=half + writer.leaving()))
-    assert [block["type"] for block in got] == ["text"]
+    assert [block["type"] for block in got] == ["text", "thinking", "text"]
     assert "".join(block.get("text", "") for block in got) == "Other words. And more."
+
+
+def test_a_thought_in_a_changed_answer_is_sent_as_it_comes() -> None:
+    face = MessagesFace(native=True)
+    face.request(body(stream=True))
+    passage, writer = face.passage, face.writer
+    assert passage is not None
+    assert writer is not None
+    passage.used = True
+    told = events(TEXT, THOUGHT)
+    for raw in told[:5]:
+        passage.note(raw, json.loads(raw.splitlines()[1][6:]))
+    writer.take(Opened())
+    writer.take(Content("Other words."))
+    assert b"Other words." in writer.leaving()
+    for raw in told[5:8]:
+        passage.note(raw, json.loads(raw.splitlines()[1][6:]))
+        writer.take(Opened())  # any step of the exchange
+        assert writer.leaving().endswith(raw)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ...answer.operations import Arguments, CallClosed, CallOpened, Content, Finished, Step
@@ -98,7 +99,8 @@ class PassedWriter:
         self._text = _Run(None)
         self._said: deque[_Run | CallOpened | CallClosed | Finished] = deque()
         self._out: list[bytes] = []
-        self._open: Block | None = None  # the upstream's block whose start was sent to the client
+        # The upstream's block whose start was sent to the client. Once the answer is changed, no call is one.
+        self._open: Block | None = None
         self._blocks: list[Any] = []  # of the client's answer, up to the first change
         self._calls = 0
         self._reason = ""
@@ -152,7 +154,9 @@ class PassedWriter:
         if self._ended:
             return
         self._change()
+        self._plain.spelled |= self._passage.calls
         self._passage.calls.clear()
+        self._stop_open()
         self._say()
         self._close()
         self._ended = True
@@ -333,22 +337,42 @@ class PassedWriter:
             if self._text.has(ahead):
                 self._text.skip(ahead)
                 self._written -= {"text"}
-        if self._text.size:
-            self._said.appendleft(self._text)
+        else:
+            self._place_text()
         self._plain.begun = self._plain.begun or self._begun
         block = self._open
-        if block is not None and block.call is None:
+        call = None if block is None else block.call
+        if call is not None:
+            self._open = None
+        elif block is not None and block.kind == "text":
+            self._stop_open()
+        self._plain.go_on(self._blocks, call)
+
+    def _place_text(self) -> None:
+        """Write the text next. That of a whole answer waits for the first block that is replaced, or for the end."""
+        if self._text.size:
+            self._said.appendleft(self._text)
+            self._text = _Run(None)
+
+    def _stop_open(self) -> None:
+        block, self._open = self._open, None
+        if block is not None:
             self._out.append(event("content_block_stop", {"index": block.at}))
             block.at = None
-        self._plain.go_on(self._blocks, None if block is None else block.call)
 
     def _say(self) -> None:
-        """Write the pending steps, up to a call that begins on the tape: blocks before it go first."""
-        while self._said:
+        """Write the pending steps, up to a call that begins on the tape: blocks before it go first.
+
+        They wait while a block is open that `plain` does not write.
+        """
+        while self._said and self._open is None:
             step = self._said[0]
             if isinstance(step, CallOpened) and step.id in self._passage.calls:
                 self._close()
                 break
+            if isinstance(step, CallOpened) and step.id not in self._plain.spelled and self._text.size:
+                self._place_text()  # the call was made of text
+                continue
             self._said.popleft()
             if isinstance(step, Finished):
                 self._reason = step.reason
@@ -358,11 +382,11 @@ class PassedWriter:
             self._out.append(self._plain.leaving())
 
     def _writes(self, item: Taped) -> bool:
-        """Handle the next event: text and calls are left out, any other block is sent once it has ended.
-
-        False while the event has to wait.
-        """
-        block = item.block
+        """Handle the next event: text and calls are left out, any other block is sent. False if it has to wait."""
+        block, begins = item.block, item.kind == "content_block_start"
+        if item.is_last or (begins and block is not None and _replaced(block, self._written, self._said)):
+            self._place_text()
+            self._say()
         if item.is_last:
             if not self._reason:
                 return False
@@ -371,15 +395,19 @@ class PassedWriter:
         elif block is None:
             self._out.append(item.raw)
         elif block.kind not in self._written:
-            if item.kind == "content_block_start":
-                if not self._reason and (not block.ended or self._plain.is_in_call):
+            if begins:
+                if not self._reason and self._plain.is_in_call:
                     return False
-                if block.ended:
+                if block.ended or not self._reason:
                     self._close()
-                    block.at = self._plain.place(block.spelled)
+                    self._open, block.at = block, self._plain.place(block.spelled)
             if block.at is not None:
                 same = item.value.get("index") == block.at
                 self._out.append(item.raw if same else event(item.kind, {**item.value, "index": block.at}))
+            if item.kind == "content_block_stop":
+                self._open = None
+        elif begins and item.is_call:
+            self._plain.spelled[str(block.content.get("id"))] = block.spelled
         return True
 
     def _close(self) -> None:
@@ -409,3 +437,9 @@ class PassedWriter:
         if isinstance(own, str) and own not in {"end_turn", "tool_use"}:
             return own
         return _REASONS.get(self._reason) or ("tool_use" if self._calls else "end_turn")
+
+
+def _replaced(block: Block, written: Collection[str], said: Sequence[Any]) -> bool:
+    """Whether other text is written in place of this block. written: kinds that are. said: the steps from here on."""
+    own = bool(said) and isinstance(said[0], CallOpened) and said[0].id == block.content.get("id")
+    return block.kind in written and not own

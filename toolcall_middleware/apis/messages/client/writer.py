@@ -75,6 +75,7 @@ class MessageWriter(BlockWriter):
         self._id = message_id
         self.errors = errors
         self.content: list[dict[str, Any]] = []
+        self.spelled: dict[str, Mapping[str, Any]] = {}  # by id: a call's own block of the upstream, whose fields stay
         self._taken = set(asked.talk.call_ids)
         self._pieces: list[str] = []  # of the open block
         self._before = b""  # a delta of the open block, up to its text
@@ -193,7 +194,8 @@ class MessageWriter(BlockWriter):
                 block = {"type": "thinking", "thinking": "", "signature": ""}
             case Kind.CALL:
                 assert call is not None  # noqa: S101 - a block of a call has one
-                block = {"type": "tool_use", "id": self._safe_id(call.id), "name": call.name, "input": {}}
+                own = self.spelled.get(call.id, {})
+                block = {**own, "type": "tool_use", "id": self._safe_id(call.id), "name": call.name, "input": {}}
                 self._pairs = WholePairs()
         self._out.append(event("content_block_start", {"index": len(self.content), "content_block": block}))
         self.content.append(block)
