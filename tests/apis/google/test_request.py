@@ -391,11 +391,16 @@ def test_response_formats() -> None:
     [
         ("stop", list("abcdef")), ("logprobs", True), ("logit_bias", {"1": 2}), ("modalities", ["text", "audio"]),
         ("temperature", "hot"), ("max_tokens", 0), ("seed", "x"), ("n", 1.5), ("reasoning_effort", "huge"),
-        ("web_search_options", {}),
+        ("reasoning_effort", ["low"]), ("reasoning_effort", {}), ("web_search_options", {}),
     ],
 )  # fmt: skip
 def test_what_google_has_nothing_for_is_refused_and_not_lost(field: str, value: Any) -> None:
     refused("invalid_request", field, **{field: value})
+
+
+@pytest.mark.parametrize("kind", [{}, [], ["function"], 5])
+def test_a_tool_whose_type_is_no_text_is_refused(kind: Any) -> None:
+    refused("invalid_request", "tools[0]", tools=[{"type": kind, "function": {"name": "f"}}])
 
 
 def test_half_an_emoji_can_be_sent() -> None:

@@ -344,7 +344,7 @@ def _chosen(entry: Any, declared: Mapping[str, Any]) -> str:
 
 def _declaration(tool: Any, param: str, allowance: Allowance) -> dict[str, Any]:
     kind = tool.get("type", "function") if isinstance(tool, dict) else None
-    inner = tool.get(kind) if isinstance(tool, dict) and kind in {"function", "custom"} else None
+    inner = tool.get(kind) if isinstance(tool, dict) and kind in ("function", "custom") else None
     if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
         raise refusal(param, "A tool must be a function with a name.")
     name, path = inner["name"], f"{param}.{kind}"
@@ -434,7 +434,7 @@ def _thinking(fields: Mapping[str, Any], model: str) -> dict[str, Any]:
     effort = fields.get("reasoning_effort")
     if effort is None:
         return thinking
-    if effort not in _LEVELS:
+    if not isinstance(effort, str) or effort not in _LEVELS:
         raise refusal("reasoning_effort", f"'reasoning_effort' must be one of {', '.join(_LEVELS)}.")
     if _BUDGETED.search(model):
         thinking["thinkingBudget"] = _BUDGETS[effort]
