@@ -254,7 +254,7 @@ class Choices:
         if answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
             calls, delta = take_calls(delta, answer.native)
         ops = answer.feed_both(text, calls) if calls else answer.feed(text) if text else []
-        shown = [op for op in ops if not isinstance(op, CallClosed)]
+        shown = [op for op in ops if type(op) is not CallClosed]
         part.unchanged = part.unchanged and not calls and shown == ([Content(text)] if text else [])
         part.delta, part.ops = delta, reasoning + ops
 
@@ -262,7 +262,7 @@ class Choices:
         """End the choice of a part. told: the backend's finish_reason. Returns the true one."""
         last, reason = part.choice.answer.finish(told)
         part.ops += last
-        part.unchanged = part.unchanged and all(isinstance(op, CallClosed) for op in last)
+        part.unchanged = part.unchanged and all(type(op) is CallClosed for op in last)
         if told in ENDED:
             self._usage.ended()
         return reason

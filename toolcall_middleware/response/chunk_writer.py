@@ -72,15 +72,14 @@ class ChatEmitter:
     def _repeated(self, raw: bytes, template: Template, text: str, ops: list[Op]) -> bytes | None:
         """The event for a chunk that fits a template; None where it must be put together."""
         if len(ops) > 1:
-            ops = [op for op in ops if not isinstance(op, CallClosed)]
+            ops = [op for op in ops if type(op) is not CallClosed]
         op = ops[0] if len(ops) == 1 else None
         if type(op) is Content and op.text == text:
             return raw
-        if op is not None and template.is_bare and not isinstance(op, CallClosed):
+        if template.is_bare and (type(op) is Arguments or type(op) is Content or type(op) is ReasoningText):
             # A piece that is all of the text keeps its spelling.
-            written = template.written if type(op) is Arguments and op.text is text else None
-            before, after = template.frame
-            return b"".join((before, *self._delta(op, written), after))
+            delta = self._delta(op, template.written if op.text is text else None)
+            return b"".join(delta).join(template.frame)
         if not ops and not text:
             return b"" if template.answer.message.calls else raw  # empty content is not emitted after calls
         return b"" if not ops and template.is_silent and template.top is self.top else None

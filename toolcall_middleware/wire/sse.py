@@ -74,8 +74,10 @@ class EventReader:
         Raises TooLargeError when an unfinished one exceeds the limit and none is complete.
         """
         buffer = self.buffer
+        if not buffer and is_one_line(data):  # nearly always
+            return [self._event(data)]
         if not buffer and data.find(_CR) < 0:
-            if data.find(b"\n\n") == len(data) - 2 >= 0:  # nearly always: the message is one event
+            if data.find(b"\n\n") == len(data) - 2 >= 0:  # one event, of an API that names its events
                 return [self._event(data)]
             *whole, rest = data.split(b"\n\n")
             return self._kept(rest, [self._event(raw + b"\n\n") for raw in whole])
