@@ -21,11 +21,13 @@ from tests.helpers.asgi_client import HOST, TOOL, Client, ask, close
 from tests.helpers.fakes import TextBackend, serve, write_calls
 from tests.helpers.processes import running
 from toolcall_middleware import ToolCallMiddleware, create_proxy, metrics_app
+from toolcall_middleware.hosts.proxy import model_list
 from toolcall_middleware.hosts.proxy.inspector.store import Store
 from toolcall_middleware.hosts.proxy.upstream.client import free_port
 from toolcall_middleware.observe.metrics import Metrics
 from toolcall_middleware.observe.traces import TraceFiles
 
+from .proxy_servers import raw_upstream, says
 from .routing import Proxies, table
 from .routing import ask as ask_model
 
@@ -152,6 +154,17 @@ async def test_ready_is_who_has_an_upstream_that_answers(
             assert (answer.status, answer.json["status"]) == (503, "unready")
             assert list(answer.json["upstreams"].values()) == [False]
     assert len([record for record in caplog.records if record.name == "toolcall_middleware.proxy"]) == 1
+
+
+async def test_an_upstream_that_says_nothing_is_not_ready_and_lists_nothing(
+    proxy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_list, "_PATIENCE", 0.05)
+    async with raw_upstream(says(stalls=True)) as address:
+        app = proxy(upstream_url=f"{address}/v1", model_aliases="mine=theirs")
+        ready, listed = await get(app, "/readyz"), await get(app, "/v1/models")
+    assert (ready.status, ready.json["status"]) == (503, "unready")
+    assert (listed.status, listed.json["data"]) == (200, [])
 
 
 async def test_an_upstream_that_is_down_is_one_line(proxy: Any, caplog: pytest.LogCaptureFixture) -> None:
