@@ -13,16 +13,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from .errors import ToolCallError
 from .formats.base import ParserOptions, ToolFormat
 from .model import Tool, ToolSet
 from .observe.report import Row
 from .parsing.text.reasoning import OpenedAnswer, OpenedReasoning
-from .request.parse import ChatRequest, read_request
-from .rerun import Rerun, rerun
+from .rerun import Rerun, rerun, tools_of
 from .response.choice import CUT
 from .response.outcome import FinishedCall
-from .settings import Settings
 from .text_spans import TextSpans
 from .wire import openai
 from .wire.chat_answer import ChatAnswer
@@ -199,15 +196,6 @@ def _link(spans: list[dict[str, Any]], rows: Sequence[Row]) -> None:
         span["client"] = left.get(span["row"]) if span["kind"] != "dropped" else None
 
 
-def tools_of(body: bytes) -> ToolSet | None:
-    """The tools that a request offers; None where it cannot be read."""
-    try:
-        request = read_request(body, Settings())
-    except ToolCallError:
-        return None
-    return request.tools if isinstance(request, ChatRequest) else None
-
-
 def offered_in(rows: Sequence[Row]) -> list[dict[str, Any]] | None:
     """The tools of an exchange's request, as it has them; None where it offers none."""
     value = openai.read_value(_body_of(rows).encode())
@@ -281,7 +269,7 @@ def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
     came = [one for one, number in zip(spans.written, seen.became, strict=True) if number is not None]
     options: dict[str, Any] = {"parse_reasoning": any(one.in_reasoning for one in came)}
     text, notes = answer.text, [one["why"] for one in (*spans.faults, *spans.near_misses)]
-    if again.tools is not None:
+    if again.calls is not None and again.tools is not None:
         tools = [_definition(tool) for tool in again.tools.tools]
         options["repair_names"] = again.settings.repair_names
         if again.settings.unknown_tool in {"drop", "forward"}:

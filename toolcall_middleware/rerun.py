@@ -68,7 +68,18 @@ def rerun(rows: Sequence[Row], summary: Mapping[str, Any], template: str | None)
         return made
     name = known_format(summary.get("format"), template)
     syntax = registry.of_template(name, template, str(summary.get("model") or ""))
-    return Rerun(settings=Settings(reasoning="parse"), syntax=syntax, format=name)
+    body = b"" if begin is None else str(rows[begin].get("data", "")).encode()
+    settings = Settings(reasoning="parse", repair_names=False)
+    return Rerun(settings=settings, syntax=syntax, format=name, tools=tools_of(body))
+
+
+def tools_of(body: bytes) -> ToolSet | None:
+    """The tools that a request offers; None where it cannot be read."""
+    try:
+        request = read_request(body, Settings())
+    except ToolCallError:
+        return None
+    return request.tools if isinstance(request, ChatRequest) else None
 
 
 def _rerun(rows: Sequence[Row], begin: int, summary: Mapping[str, Any], template: str | None) -> Rerun | None:

@@ -86,6 +86,18 @@ async def test_a_misspelt_tool_says_which_was_meant() -> None:
     assert {kind for kind, _ in kinds(found)} == {"text"}
 
 
+@pytest.mark.parametrize("name", ["weathr", "Weather"])
+async def test_a_request_that_cannot_be_run_again_has_its_tools(name: str) -> None:
+    trace = await recorded(write_calls("hermes", (name, {"city": "Paris"})))
+    rows = [{**row, "values": {"format": "hermes", "mode": "off"}} if "values" in row else row for row in trace.rows]
+    found = explain(rows, trace.summary)
+    why = f"looked like a call: unknown name `{name}`, did you mean `weather`?"
+    assert (found["calls"], [fault["why"] for fault in found["faults"]]) == ([], [why])
+    case = case_of(rows, trace.summary)
+    assert case["expected_tool_calls"] == []
+    assert case["tools"] == json.loads(ask())["tools"]
+
+
 async def test_a_call_that_is_cut_off_says_so() -> None:
     found = shown(await recorded(Answer(CALL[:-20], "length")))
     assert any("cut off" in fault["why"] for fault in found["faults"])
