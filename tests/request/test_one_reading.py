@@ -9,8 +9,10 @@ import pytest
 
 from tests.helpers.asgi_client import TOOL, Client, ask, middleware
 from tests.helpers.fakes import TextBackend
+from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.request.parse import one_reading
 from toolcall_middleware.request.tools import rewritten_tools
+from toolcall_middleware.wire.json_input import read_fields
 
 EVIL = {"type": "function", "function": {"name": "evil", "parameters": {"type": "object"}}}
 
@@ -53,6 +55,20 @@ async def test_two_parsers_read_the_same_of_what_leaves(kind: str, mode: str) ->
     for seen in backend.seen:
         assert b"evil" not in seen.raw
         assert first_wins(seen.raw) == json.loads(seen.raw)
+
+
+def is_readable(body: bytes) -> bool:
+    try:
+        return bool(read_fields(body))
+    except ToolCallError:
+        return False
+
+
+def test_no_value_hides_that_a_field_is_doubled() -> None:
+    """All members of such a body cannot be listed: an integer is too long for that, or the nesting too deep."""
+    for beside in ("1" * 5000, *("[" * depth + "]" * depth for depth in range(900, 1000))):
+        body = body_of(f'"tools": {json.dumps([EVIL])}', f'"x": {beside}, "tools": []')
+        assert not is_readable(body) or b"evil" not in one_reading(body)
 
 
 async def test_an_allowed_tool_cannot_hide_another_in_native_mode() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.model import ChoiceMode
+from toolcall_middleware.request.messages import _is_deeper
 from toolcall_middleware.request.parse import ChatRequest, UsageOnly, asks_for_json, read_request
 from toolcall_middleware.settings import Settings
 
@@ -168,6 +170,16 @@ def test_nested_messages_are_refused_before_they_can_hurt() -> None:
     assert refusal(body) == ("invalid_request", "messages")
     shallow = body.replace(content, b'{"a":' * 150 + b'"[{[{"' + b"}" * 150)
     assert read(shallow).messages[1]["content"]["a"]
+
+
+def test_text_is_not_searched_for_levels() -> None:
+    class Text(str):
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError
+
+    assert not _is_deeper(Text("[" * 300), 200)
 
 
 @pytest.mark.parametrize("padding", [0, 200_000])  # a large body is decoded message by message

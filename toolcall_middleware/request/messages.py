@@ -64,7 +64,7 @@ def _one_decoded(raw: bytes, most: int) -> Any:
 
 
 def _is_deeper(value: Any, most: int) -> bool:
-    level = [value]
+    level = [value] if isinstance(value, dict | list) else []
     for _ in range(most):
         level = [
             inner

@@ -267,16 +267,18 @@ def one_reading(body: bytes) -> bytes:
     """`body`, or the same with one member for each field of tools: the last, in its own spelling, as is read here."""
     try:
         fields = read_fields(body)
-        if OURS.issuperset(_ours(fields)) and all(body.count(b'"%b"' % name.encode()) < 2 for name in OURS):
-            if b"\\u0" not in body or not _ESCAPED.search(body):
-                return body
-        members = read_members(body)
-        names = _ours(name for name, _ in members)
+    except ToolCallError:
+        return body  # the backend's to refuse
+    if OURS.issuperset(_ours(fields)) and all(body.count(b'"%b"' % name.encode()) < 2 for name in OURS):
+        if b"\\u0" not in body or not _ESCAPED.search(body):
+            return body
+    try:
+        names = _ours(name for name, _ in read_members(body))
         if len(names) == len(set(names)) and OURS.issuperset(names):
             return body
-        return msgspec.json.encode(without_variants(fields))
-    except (ToolCallError, ValueError, RecursionError):
-        return body  # the backend's to refuse
+    except (ValueError, RecursionError):
+        pass  # a backend may read a number of 5,000 digits, or one level more
+    return msgspec.json.encode(without_variants(fields))
 
 
 def _ours(names: Iterable[str]) -> list[str]:
