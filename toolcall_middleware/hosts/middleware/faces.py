@@ -167,7 +167,7 @@ def prepare_passage(passage: Passage, scope: Scope, settings: Settings) -> None:
 def _check_list(passage: Passage, allowlist: tuple[str, ...]) -> None:
     """Refuse tools of a passed request that the list does not hold, and that its chat completion does not show."""
     for path in passage.tools.servers:
-        message = f"Tools are on an allowlist here, and {path} may have any called: leave MCP servers out."
+        message = f"An allowlist is enforced, and any tool of {path} could be called: leave MCP servers out."
         raise ToolCallError("tool_not_allowed", message, param=path)
     for tool in passage.tools.unoffered:
         if not admits(allowlist, tool.name):
