@@ -13,6 +13,10 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from tests.helpers.asgi_client import JSON_TYPE, Backend
@@ -292,6 +296,19 @@ async def test_the_models_are_those_that_can_be_asked_for(proxies: Proxies) -> N
     assert (one["id"], one["object"], one["owned_by"]) == ("azure/1", "model", "fake")
     assert guess["owned_by"] == "down"  # it cannot be asked what it has
     assert (none.status_code, error_of(none)["code"]) == (404, "model_not_found")
+
+
+async def test_a_list_is_kept_for_the_client_whose_key_asked_for_it(proxies: Proxies) -> None:
+    def models(request: Request) -> JSONResponse:
+        return JSONResponse({"data": [{"id": f"of-{request.headers['authorization'][-1]}"}]})
+
+    app = Starlette(routes=[Route("/v1/models", models)])
+    async with serving(app) as address, proxies.running(table(f"{address}/v1")) as client:
+        listed = [
+            (await client.get("/v1/models", headers={"authorization": f"Bearer {key}"})).json()["data"][0]["id"]
+            for key in ("a", "b", "a")
+        ]
+    assert listed == ["of-a", "of-b", "of-a"]
 
 
 async def test_an_upstreams_list_is_asked_for_once_and_odd_entries_are_left_out(proxies: Proxies) -> None:
