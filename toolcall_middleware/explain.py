@@ -178,8 +178,8 @@ def _why_not(again: Rerun, calls: int) -> str:
     if again.error is not None:
         return again.error
     if again.most is not None and calls >= again.most:
-        return f"it stands behind the last one that may come, number {again.most}"
-    return "it stands behind the answer's end"
+        return f"it follows the last allowed call, number {again.most}"
+    return "it follows the end of the answer"
 
 
 def _body_of(rows: Sequence[Row]) -> str:

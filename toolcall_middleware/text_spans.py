@@ -173,7 +173,7 @@ class TextSpans:
             span = {"start": self.at, "end": self.at} if one.span is None else self.spans[one.span]
             said = f"the call of {one.name} is none of the client's: "
             if one.in_reasoning:
-                said += "it stands in the model's reasoning"
+                said += "it is in the model's reasoning"
             elif one.complete and not one.repaired:
                 said += why
             else:

@@ -101,9 +101,9 @@ OFFERED = [{"type": "function", "function": {"name": "f"}}]
     [
         (IN_A_FENCE, HERMES, "`<tool_call` is an example in a fence", "<tool_call"),
         (GOOD, ["--format", "pythonic"], f"`<tool_call` {OTHERS}", "<tool_call"),
-        (f"<think>Hm. {GOOD}</think>Hi.", HERMES, "`<tool_call` stands in the model's reasoning", "<tool_call"),
+        (f"<think>Hm. {GOOD}</think>Hi.", HERMES, "`<tool_call` is in the model's reasoning", "<tool_call"),
         (f"So: {GOOD.replace('f', 'ff', 1)}", HERMES, "unknown name `ff`, did you mean `f`?", "<tool_call"),
-        ('So: {"name": "f", "arguments": {}} it is.', [], "JSON that names `f` stands behind no marker", '"name"'),
+        ('So: {"name": "f", "arguments": {}} it is.', [], "JSON that names `f` follows no marker", '"name"'),
     ],
     ids=["fence", "format", "thought", "name", "json"],
 )  # fmt: skip

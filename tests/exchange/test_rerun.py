@@ -220,8 +220,8 @@ async def test_why_a_readable_call_is_none_of_the_clients() -> None:
         whys[name] = [one["why"] for one in (*found["near_misses"], *found["faults"])]
     none = "none of the client's: it"
     assert whys == {
-        "closed thought": [f"the call of get_weather is {none} stands in the model's reasoning"],
-        "one at a time": [f"the call of get_time is {none} stands behind the last one that may come, number 1"],
+        "closed thought": [f"the call of get_weather is {none} is in the model's reasoning"],
+        "one at a time": [f"the call of get_time is {none} follows the last allowed call, number 1"],
         "malformed is text": [f"the call of get_weather is {none}s arguments are no complete JSON as written"],
     }
 
@@ -245,7 +245,7 @@ async def test_each_place_is_told_of_once() -> None:
             {},
             "`<tool_call` begins a call of another format; here calls are read as pythonic writes them",
         ),
-        ("<think>Write <tool_call> then.</think>Hi.", {}, {}, "`<tool_call` stands in the model's reasoning"),
+        ("<think>Write <tool_call> then.</think>Hi.", {}, {}, "`<tool_call` is in the model's reasoning"),
         (WEATHER, {}, {"tool_choice": "none"}, "`<tool_call` calls nothing: no tool may be called"),
     ],
     ids=["fence", "format", "thought", "none"],

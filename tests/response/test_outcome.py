@@ -121,7 +121,7 @@ async def test_the_header_tells_a_tool_that_is_not_offered(policy: str) -> None:
         ('<my_tool_call name="f" secret="s">{"x": 1}</my_tool_call>', "unknown marker `<my_tool_call`"),
         (f"So:\n```\n{GOOD}\n```\n", "`<tool_call` is an example in a fence"),
         ("Write `<tool_call>` first.", "`<tool_call` is an example in a code span"),
-        ('Well: {"name": "f", "arguments": {"x": "secret"}} it is.', "JSON that names `f` stands behind no marker"),
+        ('Well: {"name": "f", "arguments": {"x": "secret"}} it is.', "JSON that names `f` follows no marker"),
     ],
     ids=["name", "marker", "fence", "code", "json"],
 )
@@ -154,10 +154,10 @@ async def test_what_looks_like_a_call_and_is_none_is_one_line_at_debug(
             {"format": "hermes"},
             [OTHERS.format("`<tool_call`", "hermes")],
         ),
-        ("<tool_call> is it.", {"format": "mistral_v11"}, ["nothing behind `<tool_call` can be read as one"]),
-        ("[TOOL_CALLS] is it.", {"format": "auto"}, ["nothing behind `[TOOL_CALLS]` can be read as one"]),
-        ('<tool_call>\n{"name": "f', {}, ["the answer ends before what stands behind `<tool_call` is a call"]),
-        ("[TOOL_CALLS][", {"format": "auto"}, ["the answer ends before what stands behind `[TOOL_CALLS]` is a call"]),
+        ("<tool_call> is it.", {"format": "mistral_v11"}, ["what follows `<tool_call` cannot be read as one"]),
+        ("[TOOL_CALLS] is it.", {"format": "auto"}, ["what follows `[TOOL_CALLS]` cannot be read as one"]),
+        ('<tool_call>\n{"name": "f', {}, ["the answer ends before the call after `<tool_call` is complete"]),
+        ("[TOOL_CALLS][", {"format": "auto"}, ["the answer ends before the call after `[TOOL_CALLS]` is complete"]),
         (f"<think>Hm. {GOOD}</think>Hi.", {}, ["`f` is called in the model's reasoning"]),
         (f"Hm. {GOOD}</think>Hi.", {"reasoning_start": "open"}, ["`f` is called in the model's reasoning"]),
         (

@@ -22,8 +22,8 @@ _MOST_PLACES, _MOST_READ = 64, 8
 """Places of one answer that are looked at, and different markers among them whose text is read by parsers."""
 _MOST_NAMES = 128
 """Tools whose names are looked for."""
-_UNMARKED, _UNREAD = "{} stands behind no marker", "{} is in a syntax that no format has"
-_UNREADABLE = "nothing behind {} can be read as one"
+_UNMARKED, _UNREAD = "{} follows no marker", "{} is in a syntax that no format has"
+_UNREADABLE = "what follows {} cannot be read as one"
 _TAG = re.compile(
     r"<[|｜]?(?:\w{1,32}[:_▁-])?(?:tools?|functions?|invoke|actions?)(?:[_▁-]?\w{1,32})?(?=[\s=|｜>:])"
     r"|\[(?:TOOL|FUNCTION)[A-Z_]{0,32}\]"
@@ -146,7 +146,7 @@ _Why = tuple[NoCall, str]
 def _where(text: str, at: int, fenced: Places, thoughts: Places) -> _Why | None:
     """Why no call is read at this place: it is in reasoning, a fence or a code span. None in plain text."""
     if _stands_in(thoughts, at):
-        return NoCall.THOUGHT, "{} stands in the model's reasoning"
+        return NoCall.THOUGHT, "{} is in the model's reasoning"
     if _stands_in(fenced, at):
         return NoCall.EXAMPLE, "{} is an example in a fence"
     line = text[text.rfind("\n", 0, at) + 1 : at]
@@ -162,7 +162,7 @@ def _behind(text: str, at: int, marker: str, syntax: ToolFormat, *, explains: bo
     begun = text[at : at + _MAX_READ]
     # All of it is held back: more text could have made a call of it.
     if len(begun) < _MAX_READ and len(text) < MAX_LOOKED_AT and not syntax.parser(None, ParserOptions()).feed(begun):
-        return NoCall.CUT, "the answer ends before what stands behind {} is a call"
+        return NoCall.CUT, "the answer ends before the call after {} is complete"
     return NoCall.OTHER_FORMAT, _what_is(begun, marker, syntax) if explains else _UNREADABLE
 
 

@@ -358,7 +358,7 @@ def thoughts_of(fmt: object, model: str) -> Thoughts:
 
 
 def opened_reasoning(model: str) -> OpenedReasoning | None:
-    """The reasoning that the template of this model opens; None where it opens none, or the name tells nothing."""
+    """The reasoning that the template of this model opens; None if it opens none, or the name is unknown."""
     return _opened_reasoning(model) if len(model) <= MAX_NAME else None
 
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.apis.faces.messages_upstream import CALL, READ, THOUGHT, Start, Upstream, ask, body, events, message, spelled
-from toolcall_middleware.answer.operations import Content, Finished, Opened
+from toolcall_middleware.answer.operations import AnswerWriter, Content, Finished, Opened
 from toolcall_middleware.apis.messages.client.face import MessagesFace
 
 TEXT: dict[str, Any] = {"type": "text", "text": "Let me look it up."}
@@ -198,15 +198,21 @@ def test_fields_of_a_whole_answer_that_nobody_reads_stay(start: Start) -> None:
     assert ask(url, body()).json() == message(TEXT, SECOND, new=[1.50])
 
 
-def test_text_after_half_a_thought_is_sent_where_the_exchange_ends_the_answer() -> None:
+def passing() -> tuple[AnswerWriter, Callable[[bytes], None]]:
+    """(the writer of a passed stream, what takes an event of the upstream)."""
     face = MessagesFace(native=True)
     face.request(body(stream=True))
     passage, writer = face.passage, face.writer
     assert passage is not None
     assert writer is not None
     passage.used = True
+    return writer, lambda raw: passage.note(raw, json.loads(raw.splitlines()[1][6:]))
+
+
+def test_text_after_half_a_thought_is_sent_where_the_exchange_ends_the_answer() -> None:
+    writer, note = passing()
     for raw in events(TEXT, THOUGHT)[:7]:
-        passage.note(raw, json.loads(raw.splitlines()[1][6:]))
+        note(raw)
     for step in (Opened(), Content("Other words."), Finished("stop")):
         writer.take(step)
         if isinstance(step, Content):
@@ -219,20 +225,15 @@ def test_text_after_half_a_thought_is_sent_where_the_exchange_ends_the_answer() 
 
 
 def test_a_thought_in_a_changed_answer_is_sent_as_it_comes() -> None:
-    face = MessagesFace(native=True)
-    face.request(body(stream=True))
-    passage, writer = face.passage, face.writer
-    assert passage is not None
-    assert writer is not None
-    passage.used = True
-    told = events(TEXT, THOUGHT)
-    for raw in told[:5]:
-        passage.note(raw, json.loads(raw.splitlines()[1][6:]))
+    writer, note = passing()
+    sent = events(TEXT, THOUGHT)
+    for raw in sent[:5]:
+        note(raw)
     writer.take(Opened())
     writer.take(Content("Other words."))
     assert b"Other words." in writer.leaving()
-    for raw in told[5:8]:
-        passage.note(raw, json.loads(raw.splitlines()[1][6:]))
+    for raw in sent[5:8]:
+        note(raw)
         writer.take(Opened())  # any step of the exchange
         assert writer.leaving().endswith(raw)
 

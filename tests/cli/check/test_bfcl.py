@@ -70,7 +70,7 @@ CALL = "weather_forecast"
         # Strings: without case, blanks and some punctuation; ' is ".
         ({"city": ["New York, NY"]}, {"city": "new york ny"}, None),
         ({"city": ["Land's End"]}, {"city": 'land"s end'}, None),
-        ({"city": ["Oslo"]}, {"city": "Bergen"}, "weather_forecast: city is none of the possible values"),
+        ({"city": ["Oslo"]}, {"city": "Bergen"}, "weather_forecast: city is not one of the possible values"),
         ({"city": ["Oslo"]}, {}, "weather_forecast: no city"),
         # Optional ones may be left out only where "" is possible.
         ({"city": ["Oslo"], "days": [3, ""]}, {"city": "Oslo"}, None),
@@ -120,7 +120,7 @@ def test_parallel_calls_come_in_any_order_and_all(tmp_path: Path) -> None:
     oslo, rome = (CALL, {"city": "Oslo"}), (CALL, {"city": "Rome"})
     assert fault(tmp_path, possible, rome, oslo) is None
     assert fault(tmp_path, possible, rome) == "1 calls, not 2"
-    assert fault(tmp_path, possible, rome, rome) == "weather_forecast: city is none of the possible values"
+    assert fault(tmp_path, possible, rome, rome) == "weather_forecast: city is not one of the possible values"
     assert fault(tmp_path, possible) == "0 calls, not 2"
 
 
@@ -217,7 +217,7 @@ def test_a_slice_is_asked_and_published_without_its_prompts(tmp_path: Path) -> N
     assert "Right calls of 2 prompts of BFCL, BFCL_v4_x.json" in done.stdout
     (prompt,) = [one for one in only(tmp_path / "out")["calls"] if one["mode"] == "prompt"]
     assert (prompt["asked"], prompt["right"], prompt["wrong"], prompt["tool_choice"]) == (2, 1, 1, "auto")
-    assert prompt["faults"] == ["simple_1 weather_forecast: city is none of the possible values"]
+    assert prompt["faults"] == ["simple_1 weather_forecast: city is not one of the possible values"]
     published = "".join(file.read_text("utf-8") for file in (tmp_path / "out").iterdir())
     assert "Rain in" not in published
     assert "Rome" not in published

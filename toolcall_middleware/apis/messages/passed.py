@@ -325,7 +325,7 @@ class PassedWriter:
     # -- after the first change ------------------------------------------------------------------------------------
 
     def _change(self) -> None:
-        """Let `plain` write text and calls from here on. A call that has begun goes on in its block."""
+        """Let `plain` write text and calls from here on. An open call continues in its block."""
         if self._changed:
             return
         self._changed = True

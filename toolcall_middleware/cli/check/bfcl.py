@@ -200,7 +200,7 @@ def _fault(
         if key not in properties or key not in possible:
             return f"{name}: an argument too many"
         if not _is_right(value, properties[key], possible[key]):
-            return f"{name}: {key} is none of the possible values"
+            return f"{name}: {key} is not one of the possible values"
     missing = next((key for key, values in possible.items() if key not in given and "" not in values), None)
     return None if missing is None else f"{name}: no {missing}"
 

@@ -116,7 +116,7 @@ def stops(said: str) -> list[Probe]:
 
 def _stop(said: str, word: str, answer: Received) -> Judged:
     if word in answer.text:
-        return Verdict.NO, "the answer goes on after the stop string"
+        return Verdict.NO, "the answer continues after the stop string"
     if not said.startswith(answer.text.rstrip()) or len(answer.text) >= len(said):
         return Verdict.UNKNOWN, "the same question got another answer"
     return Verdict.YES, ""

@@ -138,7 +138,7 @@ class Trial:
     _written: int = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The middleware. It says in a record what became of the calls: a stream tells it nowhere else."""
+        """The middleware. It records the outcome of each call, which a stream does not contain."""
         self._record = scope[RECORD] = Record()
         await self.app(scope, receive, send)
 

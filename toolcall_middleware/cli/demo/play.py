@@ -1,4 +1,4 @@
-"""Plays the demo: the real model where it is installed, then the scripted one, each behind the proxy, over HTTP.
+"""Plays the demo: the real model where it is installed, then the scripted one, each through the proxy, over HTTP.
 
 httpx ──> uvicorn: ToolCallMiddleware(Tap(Forwarder)) ──> llama.cpp's server, or the scripted model
 """
@@ -175,7 +175,7 @@ def run(*, only: str | None = None, verify: bool = False, plain: bool = False) -
         absent = local.missing()
         if absent is None:
             screen.heading(
-                f"A real model: {local.MODEL} on llama.cpp, behind the proxy, over HTTP on loopback",
+                f"A real model: {local.MODEL} on llama.cpp, through the proxy, over HTTP on loopback",
                 "135 million parameters, which pick the wrong tool half the time; the form is what is checked."
                 " Temperature 0.",
             )
@@ -186,7 +186,7 @@ def run(*, only: str | None = None, verify: bool = False, plain: bool = False) -
                 return 2
     if only != "local":
         screen.heading(
-            "A scripted text model, behind the proxy",
+            "A scripted text model, through the proxy",
             f"Its words are known, so every byte is checked. {len(CASES)} answers, each streamed three characters at a"
             " time and whole: prose, parallel calls, broken JSON, examples that are no calls, on all three APIs.",
         )

@@ -116,7 +116,7 @@ class Responder:
                     return
                 raise
             if await self._goes_on():
-                _log.warning("The app raised behind an answer that is asked again.", exc_info=True)
+                _log.warning("The app raised after an answer that is retried.", exc_info=True)
                 return
             # The client learns that this is no end; the server learns of the exception.
             with contextlib.suppress(OSError):

@@ -90,7 +90,7 @@ def _told(headers: Iterable[Pair], *, keyed: bool) -> Iterator[Pair]:
 
 
 def _listed(answer: Collected) -> list[dict[str, Any]] | None:
-    """The entries of an upstream's list; None where its answer is none."""
+    """The entries of an upstream's list; None if its answer is not a list."""
     value = read_value(answer.body or b"")
     listed = value.get("data") if isinstance(value, dict) else None
     if answer.status != 200 or not isinstance(listed, list):

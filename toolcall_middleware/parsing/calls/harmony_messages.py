@@ -263,7 +263,7 @@ def _end_plain(c: Cursor) -> None:
 
 
 def _before_call(c: Cursor, name: str, head: _Header, tags: str) -> Steps[bool]:
-    """Go to a call's arguments, or to the marker that shows that there are none. False: to tags, or text before."""
+    """Go to a call's arguments, or to the marker that shows that it has none. False: to tags, or text before."""
     while True:
         yield from c.char()
         s, j = c.s, c.i

@@ -73,7 +73,7 @@ def _count(values: Mapping[str, Any], name: str) -> int:
 
 
 def _text(values: Mapping[str, Any], name: str) -> str:
-    """A field that is a text; empty where it is none."""
+    """The text of a field; empty if the field is not a text."""
     value = values.get(name)
     return value if isinstance(value, str) else ""
 
