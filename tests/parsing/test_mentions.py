@@ -72,6 +72,11 @@ def answer(
             )
             for words in (" first, then JSON.", " and so on", ", then\nmore.", " (see the docs)", " now not null")
         ),
+        ("deepseek_v3", "<|tool_calls_begin|><|tool_call_begin|>function<|tool_sep|>bash and then JSON."),
+        ("gemma4", "<|channel> and a label."),
+        ("gemma4", "<channel|> at the end."),
+        ("mistral_old", "[/TOOL_CALLS] at the end."),
+        ("lfm2", "<|tool_call_start|><|tool_call_start|> twice."),
     ],
 )
 def test_a_mention_is_text(name: str, text: str) -> None:

@@ -185,6 +185,23 @@ OPENINGS = [
         "minimax_m3",
         '<minimax:tool_call>\n]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="bash">]<]minimax[>[<command>ls]<]minimax[>[</command>]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>\n</minimax:tool_call>',
     ),
+    ("mistral_old", f'[TOOL_CALLS] [{{"name": "bash", "arguments": {JSON}}}] [/TOOL_CALLS]'),
+    ("mistral_v11", f"[TOOL_CALLS]bash[ARGS]{JSON}[/TOOL_CALLS]\n"),
+    ("lfm2", '<|tool_call_start|>\n<|tool_call_start|>[bash(command="ls")]<|tool_call_end|>'),
+    ("gemma4", '<|channel>\n<|tool_call>call:bash{command:<|"|>ls<|"|>}<tool_call|>'),
+    ("gemma4", '<|channel>\n<channel|><|tool_call>call:bash{command:<|"|>ls<|"|>}<tool_call|>'),
+    ("gemma4", '<|channel>\nI list it.\n<channel|><|tool_call>call:bash{command:<|"|>ls<|"|>}<tool_call|>'),
+    ("gemma4", '<|channel><channel|><|tool_call>call:bash{command:<|"|>ls<|"|>}<tool_call|>'),
+    ("gemma4", '<|tool_call>call:bash{command:<|"|>ls<|"|>}<tool_call|><channel|>\n'),
+    ("gemma4", '<|tool_call>call:bash{command:<|"|>ls<|"|>}<tool_call|><|channel>'),
+    (
+        "deepseek_v3",
+        f"<|tool▁calls▁begin|><|tool▁call▁begin|>function<|tool▁sep|>bash\n```json\n{JSON}\n```<|tool▁call▁end|><|tool▁calls▁end|>",
+    ),
+    (
+        "deepseek_v31",
+        f"<|tool_calls_begin|><|tool_call_begin|>bash<|tool_sep|>{JSON}<|tool_call_end|><|tool_calls_end|>",
+    ),
 ]
 
 

@@ -84,8 +84,19 @@ _V3 = Named(
 )
 _V31 = replace(_V3, call="<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{arguments}<｜tool▁call▁end｜>", between="")
 
+
+def _plain_bars(gap: str) -> Named:
+    """The same calls in ASCII, as some gateways write the tokens."""
+
+    def plain(text: str) -> str:
+        return text.replace("｜", "|").replace("▁", gap)
+
+    return replace(_V3, open=plain(_V3.open), call=plain(_V3.call), close=plain(_V3.close), spellings=())
+
+
 _DEEPSEEK_OPENERS = (
     *_V3.openers,
+    *(opener(plain.marker, plain) for plain in map(_plain_bars, ("▁", "_"))),
     shared(  # Step 3's marker is one of those spellings
         "<｜tool_calls_begin｜>",
         _V3,

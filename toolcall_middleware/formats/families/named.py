@@ -26,6 +26,7 @@ from ..syntax.slots import Slots, slot_calls
 
 _MISTRAL_MARKUP = Markup(
     stops=("[TOOL_RESULTS]", "[INST]"),
+    closers=("[/TOOL_CALLS]",),
     escapes=(
         Escape(
             r"\[",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...json_schema import compact
-from ...parsing.cursor import read_thought
+from ...parsing.cursor import Cursor, NotACall, Steps, read_thought
 from ...parsing.text.grammar import Where, beginnings
 from ..base import Constraint
 from ..family import Family
@@ -191,6 +191,7 @@ _OPENERS = (
             (r"\[", _CALLS),
             (r"\d{0,8}[A-Za-z_][\w.]{0,200}\(", pythonic_calls(brackets=False, close=_CALLS.closers)),
             undecided=r"\[?[ \t\r\n]*|\d{0,8}[A-Za-z_][\w.]{0,200}|\d{1,8}",
+            again=_CALLS.marker,
         ),
     ),
 )
@@ -264,9 +265,11 @@ Here are the available functions:
 # -- Gemma -------------------------------------------------------------------------------------------------------------
 # Google's Gemma: a notation of its own, with strings between two equal markers.
 
+_THOUGHT_END = "<channel|>"
 _GEMMA_MARKUP = Markup(
     stops=("<start_of_turn>", "<start_function_response>", "<|tool_response>", "<|turn>"),
     ends=("<end_of_turn>", "<turn|>", "<eos>"),
+    closers=(_THOUGHT_END,),
     tags=(
         r"[a-z_]{1,32}\|>",  # <tool_call|>, <channel|>: Gemma 4's closing shape
         r"(?:start|end)_(?:function_\w+|of_turn)>",
@@ -295,12 +298,31 @@ FUNCTIONGEMMA = Family(
 
 _gemma4 = Gemma(mark='<|"|>', open="<|tool_call>", close="<tool_call|>", inner='"')
 _GEMMA4_BARE = bare_calls(_gemma4)
+_CALL_BEGINS = (_gemma4.open, "call:")
+
+
+def _unlabelled(c: Cursor) -> Steps[None]:
+    """Read a channel's marker without its label: a thought where a line break follows. Before a call, before the
+    thought's end, and at the end after a call it is markup without meaning; elsewhere it is text.
+    """
+    j = yield from c.decided((*_CALL_BEGINS, _THOUGHT_END))
+    if c.s.startswith(_CALL_BEGINS, j) or (j == len(c.s) and c.sink.calls):
+        c.i = j
+    elif j < len(c.s) and c.s[c.i] == "\n" and not c.s.startswith(_THOUGHT_END, j):
+        yield from read_thought(c, _THOUGHT_END)
+        return
+    elif not c.take((_THOUGHT_END,), j):
+        raise NotACall
+    c.sink.accept()
+
+
 _GEMMA4_OPENERS = (
     *_gemma4.openers,
     # A slip in the marker, with which the arguments are often JSON in parentheses.
     shared("<|tool_call|>", _gemma4, "call:", undecided=f"(?:{beginnings('call:')})?"),
     _GEMMA4_BARE[0],
-    opener("<|channel>thought", lambda c: read_thought(c, "<channel|>")),
+    opener("<|channel>thought", lambda c: read_thought(c, _THOUGHT_END)),
+    opener("<|channel>", _unlabelled),
 )
 
 # https://huggingface.co/google/gemma-4-31B-it (llama.cpp: models/templates/gemma4.jinja); it does not say how to call.
