@@ -54,7 +54,6 @@ class UpstreamAnswer(abc.ABC):
 
     def __init__(self, model: str, created: int, *, include_usage: bool = False, limit: int | None = None) -> None:
         self._head: dict[str, Any] = {"id": "", "object": "", "created": created, "model": model}
-        self._frames: dict[int, openai.Frame] = {}  # by choice: what its chunks have around their deltas
         self._include_usage = include_usage
         self._reader = EventReader(limit)
         self._over = False  # the event that ends the stream was received
@@ -78,12 +77,6 @@ class UpstreamAnswer(abc.ABC):
     def _last(self) -> Iterable[Chunk]:
         """The last chunks of the stream."""
         return ()
-
-    def _set_head(self, answer_id: str, model: str) -> None:
-        """The id and model of all chunks from here on."""
-        if self._head["id"] != answer_id or self._head["model"] != model:
-            self._head |= {"id": answer_id, "model": model}
-            self._frames.clear()
 
     # -- a stream --------------------------------------------------------------------------------------------------
 
@@ -127,19 +120,10 @@ class UpstreamAnswer(abc.ABC):
         return b"".join(out)
 
     def _chunk(self, chunk: Chunk) -> bytes:
-        if chunk.reason is None:
-            return openai.encode(chunk.delta).join(self._frame(chunk.choice))
         choice = {"index": chunk.choice, "delta": chunk.delta, "logprobs": None, "finish_reason": chunk.reason}
         if chunk.own is not None:
             choice["native_finish_reason"] = chunk.own
         return self._event(choices=[choice])
-
-    def _frame(self, choice: int) -> openai.Frame:
-        if (frame := self._frames.get(choice)) is None:
-            top = {name: openai.raw(value) for name, value in (self._head | {"object": _CHUNK}).items()}
-            bare = {"index": openai.raw(choice), "delta": openai.NULL, "logprobs": openai.NULL}
-            frame = self._frames[choice] = openai.frame_of_delta(top, bare)
-        return frame
 
     def _event(self, **fields: Any) -> bytes:
         return openai.event(openai.encode({**self._head, "object": _CHUNK, **fields}))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.apis.messages.upstream.request import Thinking, abilities
+from toolcall_middleware.apis.messages.upstream.request import abilities
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
 from toolcall_middleware.apis.turns import NO_RESULT
 from toolcall_middleware.errors import ToolCallError
@@ -560,20 +560,20 @@ def test_half_an_emoji_becomes_a_question_mark() -> None:
 @pytest.mark.parametrize(
     ("model", "sampling", "thinking", "structured"),
     [
-        ("claude-3-haiku-20240307", True, Thinking.NO, False),
-        ("claude-3-7-sonnet-latest", True, Thinking.BUDGET, False),
-        ("claude-sonnet-4-20250514", True, Thinking.BUDGET, False),
-        ("anthropic.claude-opus-4-1-20250805-v1:0", True, Thinking.BUDGET, False),
-        ("claude-haiku-4-5-20251001", True, Thinking.BUDGET, True),
-        ("claude-sonnet-4-6", True, Thinking.ADAPTIVE, True),
-        ("claude-opus-4-7", False, Thinking.ADAPTIVE, True),
-        ("claude-sonnet-5-5", False, Thinking.ADAPTIVE, True),
-        ("claude-mythos-preview", False, Thinking.ADAPTIVE, True),
-        ("deepseek-chat", True, Thinking.BUDGET, False),
+        ("claude-3-haiku-20240307", True, (False, False), False),
+        ("claude-3-7-sonnet-latest", True, (True, False), False),
+        ("claude-sonnet-4-20250514", True, (True, False), False),
+        ("anthropic.claude-opus-4-1-20250805-v1:0", True, (True, False), False),
+        ("claude-haiku-4-5-20251001", True, (True, False), True),
+        ("claude-sonnet-4-6", True, (True, True), True),
+        ("claude-opus-4-7", False, (True, True), True),
+        ("claude-sonnet-5-5", False, (True, True), True),
+        ("claude-mythos-preview", False, (True, True), True),
+        ("deepseek-chat", True, (True, False), False),
     ],
 )
 def test_what_a_model_takes_is_told_by_its_name(
-    model: str, sampling: bool, thinking: Thinking, structured: bool
+    model: str, sampling: bool, thinking: tuple[bool, bool], structured: bool
 ) -> None:
     able = abilities(model)
-    assert (able.sampling, able.thinking, able.structured) == (sampling, thinking, structured)
+    assert (able.sampling, (able.thinks, able.adaptive), able.structured) == (sampling, thinking, structured)

@@ -188,7 +188,7 @@ class AnthropicAnswer(UpstreamAnswer):
 
     def _start(self, message: Any) -> Iterator[Chunk]:
         fields = message if isinstance(message, dict) else {}
-        self._set_head(str(fields.get("id") or ""), str(fields.get("model") or ""))
+        self._head |= {"id": str(fields.get("id") or ""), "model": str(fields.get("model") or "")}
         if isinstance(fields.get("usage"), dict):
             self._counted.update(fields["usage"])
         yield from self._role()

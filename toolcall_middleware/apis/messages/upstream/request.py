@@ -6,12 +6,11 @@ all calls of a turn come first in the next user turn; ids are unique and made of
 
 from __future__ import annotations
 
-import enum
 import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -272,7 +271,7 @@ _TIERS = {"auto": "auto", "default": "standard_only", "standard_only": "standard
 # Tokens to think with, where a model wants a number. The API's least is 1024.
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768, "max": 32768}
 _LEAST_BUDGET = 1024
-_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
+_EFFORTS = {"minimal": "low"}  # the others have the same name there
 
 _JSON_SCHEMA = "Answer with nothing but JSON that fits this JSON Schema: {}"
 _JSON_OBJECT = "Answer with nothing but a JSON object."
@@ -429,14 +428,13 @@ def _lengths(body: Reader, talk: Conversation, able: Abilities, sent: dict[str, 
         # A call cannot be forced while the model thinks, which newer ones do by themselves.
         sent["thinking"] = {"type": "disabled"}
         return
-    if effort is None or able.thinking is Thinking.NO:
+    if effort is None or not able.thinks:
         return
     if effort == "none":
-        if able.thinking is Thinking.ADAPTIVE:
-            if able.off:
-                sent["thinking"] = {"type": "disabled"}
-            else:
-                sent.setdefault("output_config", {})["effort"] = "low"
+        if able.adaptive and able.off:
+            sent["thinking"] = {"type": "disabled"}
+        elif able.adaptive:
+            sent.setdefault("output_config", {})["effort"] = "low"
         return
     if forced:
         _log.info("reasoning_effort is left out: the API cannot think when a call is forced.")
@@ -444,10 +442,10 @@ def _lengths(body: Reader, talk: Conversation, able: Abilities, sent: dict[str, 
     budget = _BUDGETS[effort]
     if asked is None:
         sent["max_tokens"] += budget
-    if able.thinking is Thinking.ADAPTIVE:
-        level = _EFFORTS[effort]
+    if able.adaptive:
+        level = "high" if effort == "xhigh" and not able.xhigh else _EFFORTS.get(effort, effort)
         sent["thinking"] = {"type": "adaptive", "display": "summarized"}
-        sent.setdefault("output_config", {})["effort"] = level if level in able.efforts else "high"
+        sent.setdefault("output_config", {})["effort"] = level
         return
     budget = min(budget, sent["max_tokens"] * 3 // 4)
     if budget < _LEAST_BUDGET or not talk.thought:
@@ -509,63 +507,46 @@ def _stop_sequences(body: Reader) -> list[str]:
 _CLAUDE = re.compile(r"claude-(?:[a-z]+-)*(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?")
 _ALWAYS_THINKS = re.compile(r"claude-(?:mythos|fable)")
 _NEWEST = (99, 0)
+_LIKE_OTHERS = (3, 7)
+"""The version of Claude that takes what models of other vendors take."""
 
 
-class Thinking(enum.Enum):
-    """The way to make a model think."""
-
-    NO = "no"
-    BUDGET = "budget"  # thinking: enabled, with a number of tokens
-    ADAPTIVE = "adaptive"  # thinking: adaptive, with output_config.effort
-
-
-@dataclass(frozen=True, slots=True)
-class Abilities:
+class Abilities(NamedTuple):
     """What may be sent to a model.
 
-    `sampling`: temperature, top_p, top_k. `both_sampling`: temperature and top_p together. `structured`:
-    `output_config.format` and `strict` tools. `forced`: tool_choice `any` and `tool`. `off`: thinking can be disabled;
-    `on`: it is on by default. `efforts`: what `output_config.effort` may say.
+    sampling: temperature, top_p, top_k. both_sampling: temperature and top_p together. structured:
+    `output_config.format` and `strict` tools. thinks: it can think; adaptive: by `output_config.effort`, else within a
+    number of tokens. xhigh: that is one of the efforts. forced: tool_choice `any` and `tool`. off: thinking can be
+    disabled; on: it is on by default.
     """
 
     sampling: bool
     both_sampling: bool
     structured: bool
-    thinking: Thinking
+    thinks: bool
+    adaptive: bool
+    xhigh: bool
     forced: bool
     off: bool
-    on: bool = False
-    efforts: tuple[str, ...] = ()
-
-
-_OTHERS = Abilities(
-    sampling=True, both_sampling=True, structured=False, thinking=Thinking.BUDGET, forced=True, off=True
-)
+    on: bool
 
 
 def abilities(model: str) -> Abilities:
     """What may be sent to `model`."""
     name = model.lower()
-    if "claude" not in name:
-        return _OTHERS
     found = _CLAUDE.search(name)
-    version = (int(found[1]), int(found[2] or 0)) if found else _NEWEST
+    version = (int(found[1]), int(found[2] or 0)) if found else _NEWEST if "claude" in name else _LIKE_OTHERS
     thinker = _ALWAYS_THINKS.search(name) is not None
-    thinking = Thinking.BUDGET if version >= (3, 7) else Thinking.NO
-    if version >= (4, 6):
-        thinking = Thinking.ADAPTIVE
-    efforts: tuple[str, ...] = ()
-    if thinking is Thinking.ADAPTIVE:
-        efforts = ("low", "medium", "high", "xhigh", "max") if version >= (4, 7) else ("low", "medium", "high", "max")
     return Abilities(
         sampling=version < (4, 7),
         both_sampling=version < (4, 1),
         structured=version >= (4, 5),
-        thinking=thinking,
+        thinks=version >= (3, 7),
+        adaptive=version >= (4, 6),
+        xhigh=version >= (4, 7),
         forced=version < (5, 1),
         off=not thinker and version < (5, 1),
         on=thinker or version >= (5, 0),
-        efforts=efforts,
     )
 
 
