@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..errors import ToolCallError
 from ..model import DEFERRED_FIELD
 from ..wire import openai
-from .offered_tools import Tool
+
+if TYPE_CHECKING:
+    from .messages.client.tools import Toolbox
 
 PASSAGE = "toolcall.passage"
 _NOT_COMPARED = frozenset({"stream_options", "toolcall", "request_options", DEFERRED_FIELD})
@@ -73,29 +75,13 @@ class Taped(msgspec.Struct):
         return self.kind in _LAST
 
 
-class PassedTools(Protocol):
-    """The tools of a request that passes.
-
-    foreign: names of those that the upstream runs itself. servers: paths of MCP servers, whose tools it may call.
-    """
-
-    foreign: set[str]
-    servers: list[str]
-
-    @property
-    def unoffered(self) -> list[Tool]:
-        """Those that are not in the chat completion."""
-
-
 class Passage:
     """One request and the bytes of its answer.
 
     chat: the chat completion that the request became. unreadable: the error if it cannot be translated.
     """
 
-    def __init__(
-        self, path: str, body: bytes, chat: bytes, tools: PassedTools, unreadable: ToolCallError | None
-    ) -> None:
+    def __init__(self, path: str, body: bytes, chat: bytes, tools: Toolbox, unreadable: ToolCallError | None) -> None:
         self.path = path
         """Where the request goes, from the root of the API."""
         self.body = body

@@ -22,7 +22,7 @@ from tests.apis.faces.messages_upstream import (
     message,
     spelled,
 )
-from toolcall_middleware.apis.messages.unread import refuse_unread
+from toolcall_middleware.apis.messages.passed import refuse_unread
 from toolcall_middleware.errors import ToolCallError
 
 HISTORY: list[dict[str, Any]] = [

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcall_middleware.apis.responses.writer import FreeformInput
+from toolcall_middleware.apis.responses.face import FreeformInput
 
 TRICKY = 'a "q" \\ \\u12 \b\f\n\r\t/ é \U0001f600 \\"end\\'
 

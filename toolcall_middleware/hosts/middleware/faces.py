@@ -19,7 +19,7 @@ from starlette.types import Message, Scope, Send
 
 from ...apis.face import Face, FaceReply, FaceRequest
 from ...apis.messages.client.face import MessagesFace, models_reply
-from ...apis.messages.unread import refuse_unread
+from ...apis.messages.passed import refuse_unread
 from ...apis.passage import PASSAGE, Passage
 from ...apis.responses.face import ResponsesFace
 from ...errors import ToolCallError, on_one_line, shown

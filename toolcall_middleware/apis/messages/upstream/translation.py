@@ -6,7 +6,7 @@ https://platform.claude.com/docs/en/api/messages
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -14,11 +14,289 @@ import msgspec
 
 from ....errors import ToolCallError
 from ....wire.json_input import OPENAI, Reader, read_fields, without_lone_surrogates
-from ....wire.openai import read_object, read_value
+from ....wire.openai import Fields, encode, read_error, read_object, read_objects, read_value
+from ....wire.sse import ServerEvent
+from ...context_errors import CONTEXT, is_context_error
 from ...passage import Passage
-from ...upstream import TranslatedRequest, Translation, asks_usage
-from .answer import AnthropicAnswer, error_of
+from ...upstream import Chunk, TranslatedRequest, Translation, UpstreamAnswer, asks_usage
 from .request import build
+
+_STOP_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+# The status that each type of error has when it is an answer of its own (in a stream it comes without).
+_STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+_DETAILS_FORMAT = "anthropic-claude-v1"
+_MAX_THINKING = 8 * 1024 * 1024
+"""Characters of a thinking block that are kept to be given back with its signature."""
+OnEvent = Callable[[bytes, Mapping[str, Any], Mapping[str, Any] | None], None]
+"""Takes the bytes of an event, and its data; for a block of a whole answer no bytes, but its content as spelled."""
+
+
+def _finish_reason(stop_reason: Any) -> str:
+    """OpenAI's word for why the model stopped."""
+    return _STOP_REASONS.get(stop_reason, "stop") if isinstance(stop_reason, str) else "stop"
+
+
+def _usage_of(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """OpenAI's usage. Anthropic counts what it read from its cache, and wrote there, apart from the input."""
+    read, written = _count(usage, "cache_read_input_tokens"), _count(usage, "cache_creation_input_tokens")
+    prompt = _count(usage, "input_tokens") + read + written
+    completion = _count(usage, "output_tokens")
+    details: dict[str, Any] = {"cached_tokens": read}
+    if written:
+        details["cache_creation_tokens"] = written
+    told: dict[str, Any] = {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": details,
+    }
+    thought = usage.get("output_tokens_details")
+    if isinstance(thought, dict):
+        told["completion_tokens_details"] = {"reasoning_tokens": _count(thought, "thinking_tokens")}
+    return told
+
+
+def _count(values: Mapping[str, Any], name: str) -> int:
+    value = values.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _text(values: Mapping[str, Any], name: str) -> str:
+    """The text of a field; empty if the field is not a text."""
+    value = values.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _refusal_of(message: Mapping[str, Any]) -> str | None:
+    """The explanation of a model that refuses, if the API gives one."""
+    details = message.get("stop_details")
+    return (_text(details, "explanation") or None) if isinstance(details, dict) else None
+
+
+def error_of(data: bytes, status: int | None) -> ToolCallError:
+    """An error of the API, or of the host; its status, type and text stay.
+
+    status: None for an event of a stream, which has none. Then the usual status of its type is used as code.
+    """
+    error = read_error(data, status)
+    if error.code is None and status is None and error.type in _STATUS:
+        error.code = error.status = _STATUS[error.type]
+    elif error.code is None and status is not None and is_context_error(error):
+        error.code = CONTEXT  # clients shorten the prompt at this code
+    return error
+
+
+class AnthropicAnswer(UpstreamAnswer):
+    """One answer. The deltas of an event are emitted with that event. on_event: takes each event before its chunks."""
+
+    def __init__(
+        self,
+        *,
+        created: int,
+        include_usage: bool = False,
+        limit: int | None = None,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        super().__init__("", created, include_usage=include_usage, limit=limit)
+        self._on_event = on_event
+        self._counted: dict[str, Any] = {}
+        self._calls = 0
+        self._details = 0
+        self._blocks: dict[Any, _Block] = {}
+        self._stop_reason: Any = None
+        self._refusal: str | None = None
+
+    def whole(self, data: bytes) -> bytes:
+        """A whole message as a completion. Arguments keep their spelling. Raises ToolCallError for other bodies."""
+        message = read_value(data)
+        content = message.get("content") if isinstance(message, dict) else None
+        # The same blocks with their values as they are written.
+        written = read_objects((read_object(data) or {}).get("content"))
+        if not isinstance(content, list) or written is None:
+            raise ToolCallError("upstream_error", "The upstream's answer is not one of Anthropic's messages.")
+        return self._joined(self._message(message, content, written), thoughts="\n\n", refusal=None)
+
+    def _message(self, message: dict[str, Any], content: list[Any], written: list[Fields]) -> Iterator[Chunk]:
+        yield from self._start(message)
+        for index, (block, spelled) in enumerate(zip(content, written, strict=True)):
+            read = {**block, "input": block.get("input") and spelled["input"]}
+            self._note({"type": "content_block_start", "index": index, "content_block": read}, spelled)
+            yield from self._block_start(index, read)
+            self._note({"type": "content_block_stop", "index": index})
+            yield from self._block_stop(index)
+        self._note({"type": "message_delta", "delta": message})
+        self._note({"type": "message_stop"})
+        self._message_delta(message, message.get("usage"))
+        yield from self._last()
+
+    def _note(self, value: Mapping[str, Any], spelled: Fields | None = None) -> None:
+        if self._on_event is not None:
+            self._on_event(b"", value, spelled)
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def _read(self, event: ServerEvent) -> Iterator[Chunk]:
+        value = read_value(event.data)
+        if not isinstance(value, dict):
+            return
+        if self._on_event is not None:
+            self._on_event(event.raw, value, None)
+        if value.get("type") == "error" or ("error" in value and "type" not in value):
+            raise error_of(event.data or b"", None)
+        index = value.get("index")
+        index = index if isinstance(index, int) else None
+        match value.get("type"):
+            case "message_start":
+                yield from self._start(value.get("message"))
+            case "content_block_start":
+                yield from self._block_start(index, value.get("content_block"))
+            case "content_block_delta":
+                yield from self._delta(index, value.get("delta"))
+            case "content_block_stop":
+                yield from self._block_stop(index)
+            case "message_delta":
+                self._message_delta(value.get("delta"), value.get("usage"))
+            case "message_stop":
+                self._over = True
+            case _:
+                pass  # ping, and what is not known yet
+
+    def _is_complete(self, *, cut: bool) -> bool:
+        """Whether only the last event of the stream is missing."""
+        return not cut and self._stop_reason is not None
+
+    def _usage(self) -> dict[str, Any]:
+        return _usage_of(self._counted)
+
+    def _last(self) -> Iterator[Chunk]:
+        yield from self._role()
+        reason = _finish_reason(self._stop_reason)
+        if reason == "content_filter" and self._refusal is not None:
+            yield Chunk({"refusal": self._refusal})
+        yield Chunk({}, reason=reason)
+
+    def _start(self, message: Any) -> Iterator[Chunk]:
+        fields = message if isinstance(message, dict) else {}
+        self._head |= {"id": str(fields.get("id") or ""), "model": str(fields.get("model") or "")}
+        if isinstance(fields.get("usage"), dict):
+            self._counted.update(fields["usage"])
+        yield from self._role()
+
+    def _role(self) -> Iterator[Chunk]:
+        if not self.begun:
+            self.begun = True
+            yield Chunk({"role": "assistant", "content": ""})
+
+    def _block_start(self, index: Any, content: Any) -> Iterator[Chunk]:
+        fields = content if isinstance(content, dict) else {}
+        block = self._blocks[index] = _Block(str(fields.get("type") or ""))
+        yield from self._role()
+        match block.kind:
+            case "text" if said := _text(fields, "text"):
+                yield Chunk({"content": said})
+            case "thinking":
+                block.signature = _text(fields, "signature")
+                if thought := _text(fields, "thinking"):
+                    yield block.thought(thought)
+            case "redacted_thinking" if isinstance(data := fields.get("data"), str):
+                yield self._detail({"type": "reasoning.encrypted", "data": data})
+            case "tool_use" if isinstance(call_id := fields.get("id"), str) and isinstance(
+                name := fields.get("name"), str
+            ):
+                block.call = self._calls
+                self._calls += 1
+                # Whole at once is allowed, too.
+                block.given = fields.get("input") or {}
+                call = {"index": block.call, "id": call_id, "type": "function"}
+                yield Chunk({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]})
+
+    def _delta(self, index: Any, delta: Any) -> Iterator[Chunk]:
+        block = self._blocks.get(index)
+        if block is None or not isinstance(delta, dict):
+            return
+        match delta.get("type"):
+            case "text_delta" if text := _text(delta, "text"):
+                yield Chunk({"content": text})
+            case "input_json_delta" if block.call is not None and (text := _text(delta, "partial_json")):
+                block.begun = True
+                yield block.arguments(text)
+            case "thinking_delta" if text := _text(delta, "thinking"):
+                yield block.thought(text)
+            case "signature_delta":
+                block.signature += _text(delta, "signature")
+
+    def _block_stop(self, index: Any) -> Iterator[Chunk]:
+        block = self._blocks.pop(index, None)
+        if block is None:
+            return
+        if block.call is not None and not block.begun:
+            yield block.arguments(encode(block.given).decode())
+        if block.kind == "thinking" and block.signature and block.size <= _MAX_THINKING:
+            text = "".join(block.thinking)
+            yield self._detail({"type": "reasoning.text", "text": text, "signature": block.signature})
+
+    def _detail(self, detail: dict[str, Any]) -> Chunk:
+        """A thinking block as an item of `reasoning_details`, which a client gives back.
+
+        It has the number of calls before it: the API wants its blocks back where they were.
+        """
+        detail |= {"format": _DETAILS_FORMAT, "index": self._details}
+        if self._calls:
+            detail["calls_before"] = self._calls
+        self._details += 1
+        return Chunk({"reasoning_details": [detail]})
+
+    def _message_delta(self, delta: Any, usage: Any) -> None:
+        if isinstance(delta, dict):
+            self._stop_reason = delta.get("stop_reason") or self._stop_reason
+            self._refusal = _refusal_of(delta)
+        if isinstance(usage, dict):
+            # Cumulative; what is null here stays as it was at the start.
+            self._counted.update({name: count for name, count in usage.items() if count is not None})
+
+
+class _Block(msgspec.Struct):
+    """A content block that is open. `call`: the index of its call, if it is one."""
+
+    kind: str
+    call: int | None = None
+    begun: bool = False
+    given: Any = None
+    thinking: list[str] = msgspec.field(default_factory=list)
+    size: int = 0
+    signature: str = ""
+
+    def thought(self, text: str) -> Chunk:
+        self.size += len(text)
+        if self.size <= _MAX_THINKING:
+            self.thinking.append(text)
+        return Chunk({"reasoning": text})
+
+    def arguments(self, text: str) -> Chunk:
+        return Chunk({"tool_calls": [{"index": self.call, "function": {"arguments": text}}]})
+
+
+# -- the translation ---------------------------------------------------------------------------------------------------
+
 
 PATH = "/v1/messages"
 _MODELS_A_PAGE = 1000
