@@ -581,8 +581,8 @@ def _character(match: re.Match[str]) -> str:
 
 # -- the face ----------------------------------------------------------------------------------------------------------
 # Errors before the stream are a status and OpenAI's envelope, in it `response.failed` with a code. The codes and
-# statuses decide who tries again. Codex shows a 400 and the code `invalid_prompt` at once, and repeats nearly everything
-# else up to thirty times; it goes on with a compacted conversation at `context_length_exceeded`.
+# statuses decide who tries again. Codex shows a 400 and the code `invalid_prompt` at once, and repeats nearly all else
+# up to thirty times; it goes on with a compacted conversation at `context_length_exceeded`.
 
 
 _MARK_BYTES = 16
