@@ -110,8 +110,8 @@ BESIDE = [
     (f"{CALL}```", "```", 1),
     (f"{F}; {F} ; and", " ; and", 2),
     (f"```json\n{F}\n```\n```json\n{F}\n```", "\n```json\n" + F + "\n```", 1),  # only the first opens the answer
-    (f"x<tool_call><tool_call>{F}</tool_call>y", "x<tool_call>y", 1),
-    (f"x<tool_call>{CALL}y", "x<tool_call>y", 1),
+    (f"x<tool_call><tool_call>{F}</tool_call>y", "xy", 1),
+    (f"x<tool_call>{CALL}y", "xy", 1),
     (f"<tool_call>>{F} z", " z", 1),
     (FENCED + FENCED, "", 2),  # six backticks that close one and open the next
     (f"a\n{FENCED + FENCED + FENCED}\nb", "a\n\nb", 3),

@@ -161,6 +161,8 @@ def test_a_value_in_the_tag_of_its_own_key_stays(close: str) -> None:
 
 
 JSON = '{"command": "ls"}'
+KIMI_CALL = f"<|tool_call_begin|>functions.bash:0<|tool_call_argument_begin|>{JSON}<|tool_call_end|>"
+DEEPSEEK_CALL = f"<｜tool▁call▁begin｜>bash<｜tool▁sep｜>{JSON}<｜tool▁call▁end｜>"
 OPENINGS = [
     ("qwen3_coder", "<bash>\n<parameter=command>\nls\n</parameter>\n</bash>"),
     ("qwen3_coder", "<bash>\n<parameter=command>\nls\n</parameter>\n</function>"),
@@ -203,6 +205,36 @@ OPENINGS = [
         f"<|tool_calls_begin|><|tool_call_begin|>bash<|tool_sep|>{JSON}<|tool_call_end|><|tool_calls_end|>",
     ),
 ]
+
+
+MARKERS = [
+    ("hermes", "<tool_call>", f'\n{{"name": "bash", "arguments": {JSON}}}\n', "</tool_call>"),
+    ("glm47", "<tool_call>", "bash<arg_key>command</arg_key><arg_value>ls</arg_value>", "</tool_call>"),
+    ("lfm2", "<|tool_call_start|>", '[bash(command="ls")]', "<|tool_call_end|>"),
+    ("mistral_old", "[TOOL_CALLS]", f' [{{"name": "bash", "arguments": {JSON}}}]', "[/TOOL_CALLS]"),
+    ("gemma4", "<|tool_call>", 'call:bash{command:<|"|>ls<|"|>}', "<tool_call|>"),
+    ("kimi_k2", "<|tool_calls_section_begin|>", KIMI_CALL, "<|tool_calls_section_end|>"),
+    ("deepseek_v31", "<｜tool▁calls▁begin｜>", DEEPSEEK_CALL, "<｜tool▁calls▁end｜>"),
+]
+
+
+@pytest.mark.parametrize(("family", "opening", "call", "close"), MARKERS)
+@pytest.mark.parametrize("gap", ["", "\n"])
+def test_a_lone_marker_beside_a_call_is_markup(family: str, opening: str, call: str, close: str, gap: str) -> None:
+    text = opening + call + close
+    for beside in (opening + gap + text, close + gap + text, text + gap + opening, text + gap + close):
+        assert reads(family, beside) == (BASH, "")
+        assert reads(family, f"So: {beside}") == (BASH, "So: ")
+
+
+@pytest.mark.parametrize(("family", "opening", "call", "close"), MARKERS)
+def test_a_lone_marker_beside_text_is_text(family: str, opening: str, call: str, close: str) -> None:
+    text = opening + call + close
+    for marker in (opening, close):
+        for mention in (marker, f"{marker} is a marker.", f"The marker is {marker}", f"It is {marker}\n\nYes."):
+            assert reads(family, mention) == ([], mention)
+    for mention in (f"{opening} opens a call.", f"So write {opening}"):
+        assert reads(family, f"{text}\n{mention}") == (BASH, f"\n{mention}")
 
 
 @pytest.mark.parametrize(("family", "text"), OPENINGS)

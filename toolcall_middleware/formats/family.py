@@ -298,7 +298,6 @@ def one_of(openers: Iterable[Opener]) -> Opener:
         raise FormatError(f"two families declare {first.marker or first.pattern}: say what follows it (`shared`)")
     shared.sort(key=lambda each: not each.follow)  # the one without `follow` comes last
     undecided = "|".join(dict.fromkeys(filter(None, (each.undecided for each in shared))))
-    again = first.marker if first.consume else ""
-    make = fork(*((each.follow, each.make) for each in shared), undecided=undecided, again=again)
+    make = fork(*((each.follow, each.make) for each in shared), undecided=undecided)
     as_last = tuple(dict.fromkeys(last for each in shared for last in each.as_last))
     return opener(first.marker, make, where=first.where, consume=first.consume, as_last=as_last)

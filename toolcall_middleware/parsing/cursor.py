@@ -32,7 +32,6 @@ from .patterns import WHITE_SPACE, anywhere, half, half_at
 from .sink import ArgumentsReader, Mode, Sink
 
 MAX_GAP = 256  # characters of white space and stray text that are looked through
-_MAX_AGAIN = 4
 MAX_HELD = 1 << 16
 """Characters of a line that is held until the text ends: a longer one is text."""
 
@@ -428,21 +427,16 @@ class CursorReader:
 # -- readers around those of calls ------------------------------------------------------------------------------------
 
 
-def read_fork(c: Cursor, branches: Sequence[Branch], undecided: re.Pattern[str], again: str = "") -> Steps[None]:
+def read_fork(c: Cursor, branches: Sequence[Branch], undecided: re.Pattern[str]) -> Steps[None]:
     """Read by the branch that matches the first characters after the marker (white space aside).
 
-    `undecided` matches text that ends before the branch is decided. again: the marker, which a model may write
-    more than once.
+    `undecided` matches text that ends before the branch is decided.
     """
-    left = _MAX_AGAIN if again else 0
     while True:
         j = c.behind_space(MAX_GAP)
-        if not c.last and len(c.s) - c.i <= MAX_GAP and undecided.fullmatch(c.s, j):
-            yield from c.more()
-        elif left and c.take((again,), j):
-            left -= 1
-        else:
+        if c.last or len(c.s) - c.i > MAX_GAP or not undecided.fullmatch(c.s, j):
             break
+        yield from c.more()
     for pattern, make in branches:
         if pattern.match(c.s, j):
             yield from make(c)

@@ -419,10 +419,9 @@ def _json_tool(tool: Tool) -> str:
 
 _MARK = "]<]minimax[>["
 _MINIMAX_ELEMENTS = Elements(mark=_MARK, wrapper="tool_call", style="minimax_m3_xml")  # of the same module
-_NESTED = fork(("", _MINIMAX_ELEMENTS), again=_MINIMAX_ELEMENTS.marker)
 _calls = fork(
     (r"\{|\[", json_calls(close=_MINIMAX_INVOKE.closers)),
-    (re.escape(_MARK), _NESTED),  # M3 writes the marker of M2 before its own
+    (re.escape(_MARK), _MINIMAX_ELEMENTS),  # M3 writes the marker of M2 before its own
     ("", _MINIMAX_INVOKE),
     undecided=f"(?:{beginnings(_MARK)})?",
 )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 from ...model import ToolResult
 from ...parsing.cursor import read_thought
-from ...parsing.text.grammar import Opener, beginnings
 from ...parsing.text.reasoning import OpenedReasoning
 from ..family import Family
 from ..markup import Escape, Markup
@@ -44,14 +43,7 @@ _NAMED = Named(
 )
 _mistral = fork((r"[{\[]", _LIST), (r"[^\s{\[]", _NAMED))
 
-MISTRAL_OPENERS = (
-    Opener(  # the marker may repeat
-        pattern=r"\[TOOL_CALLS\](?:[ \t\r\n]{0,8}\[TOOL_CALLS\]){0,3}",
-        partial=r"(?:\[TOOL_CALLS\][ \t\r\n]{0,8}){0,3}(?:" + beginnings("[TOOL_CALLS") + ")?",
-        first="[",
-        body=_mistral,
-    ),
-)
+MISTRAL_OPENERS = (opener(_LIST.marker, _mistral),)
 
 
 def _results_with_ids(results: Sequence[ToolResult]) -> str:

@@ -191,7 +191,6 @@ _OPENERS = (
             (r"\[", _CALLS),
             (r"\d{0,8}[A-Za-z_][\w.]{0,200}\(", pythonic_calls(brackets=False, close=_CALLS.closers)),
             undecided=r"\[?[ \t\r\n]*|\d{0,8}[A-Za-z_][\w.]{0,200}|\d{1,8}",
-            again=_CALLS.marker,
         ),
     ),
 )

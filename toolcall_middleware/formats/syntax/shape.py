@@ -192,7 +192,7 @@ def shared(
     close: the marker after calls in JSON, which are read where no other family is known.
     """
     json = [(r"\{", json_calls(close=(close,)))] if close else []
-    alone = fork(*json, ("", make), again=marker) if consume else make
+    alone = fork(*json, ("", make)) if consume else make
     return SharedOpener(
         marker=marker,
         body=alone,
@@ -234,13 +234,11 @@ def bare_call(*parts: str) -> Opener:
     )
 
 
-def fork(*branches: tuple[str, Make], undecided: str = "", again: str = "") -> Make:
-    """The reader of the first of `branches` that fits what follows; `undecided`: what may still become one of them.
-    again: see `read_fork`.
-    """
+def fork(*branches: tuple[str, Make], undecided: str = "") -> Make:
+    """The reader of the first of `branches` that fits what follows; `undecided`: what may still become one of them."""
     compiled: tuple[Branch, ...] = tuple((re.compile(pattern), make) for pattern, make in branches)
-    waits = re.compile(f"{undecided}|{beginnings(again)}" if again else undecided)
-    return lambda c: read_fork(c, compiled, waits, again)
+    waits = re.compile(undecided)
+    return lambda c: read_fork(c, compiled, waits)
 
 
 # -- calls without a marker --------------------------------------------------------------------------------------------

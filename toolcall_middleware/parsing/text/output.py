@@ -1,6 +1,7 @@
 """Emits the text of an answer (`Output`), and reads on from an opening marker (`Markup`).
 
-Prose is emitted at once. White space at the start and after calls is held back: it is markup unless text follows.
+Prose is emitted at once. White space at the start and after calls is held back: it is markup unless text follows. So
+are markers that neither open nor end a call.
 Lines, code spans and fences are those of CommonMark 4.5 and 6.1, as far as it matters here.
 Possible markup is held in the sink until its reader decides what it is; then it is dropped, or emitted as text.
 """
@@ -27,8 +28,8 @@ class Output:
     """Turns text into events, in order. It knows whether the text is reasoning, and what was written before it."""
 
     __slots__ = (
-        "_gap_size", "_line_empty", "_line_lead", "at_start", "carry", "events", "fence", "fence_tail", "gap", "in_gap",
-        "line_blank", "reasoning", "recent", "span", "span_from",
+        "_gap_size", "_line_empty", "_line_lead", "at_start", "carry", "events", "fence", "fence_tail", "gap",
+        "gap_follows_text", "in_gap", "line_blank", "reasoning", "recent", "span", "span_from",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -43,7 +44,9 @@ class Output:
         self.in_gap = True
         """Whether white space that follows may be next to a call."""
         self.gap: list[str] = []
-        """White space that is held back."""
+        """White space that is held back, and markers that neither open nor end a call."""
+        self.gap_follows_text = False
+        """Whether it begins with such a marker after text: then it is text, unless a call follows."""
         self._gap_size = 0
         self.recent: deque[str] = deque(maxlen=TAIL)
         """The end of the emitted text."""
@@ -77,23 +80,30 @@ class Output:
             self.events.append(Reasoning(text))
 
     def hold_gap(self, text: str) -> None:
-        """Hold back white space next to calls, up to `_MAX_GAP` characters."""
+        """Hold back text next to calls, up to `_MAX_GAP` characters."""
         self.gap.append(text)
         self._gap_size += len(text)
         if self._gap_size > _MAX_GAP:
             self.emit_gap()
 
+    def hold_marker(self, text: str) -> None:
+        """Hold back a marker that neither opens nor ends a call: beside a call it is markup, elsewhere text."""
+        self.recent.append(text[-TAIL:])
+        self.gap_follows_text = self.gap_follows_text or not self.in_gap or self.at_start
+        self.in_gap, self.at_start = True, False
+        self.hold_gap(text)
+
     def take_gap(self) -> str:
-        """Return the white space held back, and clear it."""
+        """Return what the gap holds, and clear it."""
         text = "".join(self.gap)
-        self.gap, self._gap_size = [], 0
+        self.gap, self._gap_size, self.gap_follows_text = [], 0, False
         return text
 
     def emit_gap(self) -> None:
-        """Emit the white space held back."""
+        """Emit what the gap holds. What exceeds `_MAX_GAP` is emitted too, up to the next text or call."""
         if self.gap:
             self._append("".join(self.gap))
-            self.gap = []
+            self.gap, self.gap_follows_text = [], False
 
     def _append(self, text: str) -> None:
         self.events.append(Text(text) if self.reasoning is None else Reasoning(text))
@@ -349,7 +359,9 @@ class Markup:
             return held if failed and not header else ""
         refused = held[:opening] if failed else held
         rest = held[len(refused) :]
-        if refused or opening:
+        if failed and self._marked and refused and fence is None and out.reasoning is None:
+            out.hold_marker(refused)
+        elif refused or opening:
             out.emit(refused)
         self.budget -= len(rest)
         if self.budget < 0 and rest:

@@ -132,7 +132,8 @@ class Scanner:
         while markup.body is not None:
             self._scan(markup.finish(), last=True)
         sink.report_end()
-        if sink.keep_raw or not sink.calls or out.reasoning is not None:
+        beside_call = sink.calls and out.reasoning is None and not out.gap_follows_text
+        if not beside_call or (sink.keep_raw and "".join(out.gap).isspace()):
             out.emit_gap()
         out.gap = []
         sink.flow = None  # no text follows, and a cycle would keep its reader
@@ -267,7 +268,8 @@ class Scanner:
                 return m.end()
             out.span = 0
         behind_call = self._sink.calls > 0 and out.in_gap and SPACE.match(s, begin, pos).end() == pos
-        if (kind == "x" and (not behind_call or out.at_start)) or (kind == "s" and not self._sink.calls):
+        ends_call = kind == "x" and behind_call and not out.at_start
+        if (kind == "s" and not self._sink.calls) or (kind == "x" and not ends_call and out.reasoning is not None):
             return m.end()
         if kind == "c" and not behind_call:
             # A template may have opened the reasoning in the prompt: what follows is the answer's start.
@@ -283,19 +285,20 @@ class Scanner:
             out.open_reasoning(m.group(), self._compiled.reasoning[group])
             return -m.end() - 1
         if kind in "ncx":  # directly after a call, the end of a call or of reasoning is markup
-            if kind == "x":
+            if ends_call:
                 self._sink.ends_with(out.take_gap() + s[begin : m.end()])
             else:
                 out.emit_prose(s, begin, pos)
+                if kind == "x":
+                    out.hold_marker(m.group())
             return -m.end() - 1
         if kind == "e":
             return self._end_marker(s, begin, pos, m.end(), last=last)
+        out.emit_prose(s, begin, pos)
         if kind == "s":
-            out.emit_prose(s, begin, pos)
             out.events.append(Stop(m.group()))
             self.stopped = True
             return -m.end() - 1
-        out.emit_prose(s, begin, pos)
         self._sink.in_reasoning = out.reasoning is not None
         return -self._markup.open(self._compiled.openers[group], m.group(), "", pos, m.end()) - 1
 
