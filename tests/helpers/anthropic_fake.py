@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tests.apis.messages import anthropic_api as api
+from tests.helpers import anthropic_api as api
 
 KEY = "sk-ant-test"
 _REASONS: dict[str, StopReason] = {

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.apis.faces.conftest import Open
-from tests.helpers.fakes import Answer, Quirks, Refusal, TextBackend, obedient_model, write_calls
+from tests.helpers.fakes import Quirks, Refusal, TextBackend, obedient_model, write_calls
 from toolcall_middleware import ToolCallMiddleware
 
 CALL = ("lookup_code", {"city": "Paris"})
@@ -105,18 +105,6 @@ def test_a_request_without_tools_is_counted_and_its_markup_is_text(open_host: Op
     assert message.usage.output_tokens > 0
 
 
-def test_thoughts_are_thinking_blocks(open_host: Open) -> None:
-    served = open_host(["<think>Hm, Paris.</think>It is 7."], format="hermes")
-    with served.anthropic().messages.stream(
-        **asked(tools=[], thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=2000)
-    ) as stream:
-        message = stream.get_final_message()
-    thought, said = message.content
-    assert isinstance(thought, anthropic.types.ThinkingBlock)
-    assert isinstance(said, anthropic.types.TextBlock)
-    assert (thought.thinking, said.text) == ("Hm, Paris.", "It is 7.")
-
-
 def test_a_refused_request_is_an_error_of_this_api(open_host: Open) -> None:
     served = open_host([])
     with pytest.raises(anthropic.BadRequestError) as caught:
@@ -126,13 +114,6 @@ def test_a_refused_request_is_an_error_of_this_api(open_host: Open) -> None:
     assert error["error"]["type"] == "invalid_request_error"
     assert caught.value.response.headers["x-toolcall"] == "api=messages"
     assert caught.value.response.headers["x-toolcall-error"]
-    assert not served.backend.seen
-
-
-def test_a_limit_is_kept_on_this_face(open_host: Open) -> None:
-    served = open_host([], max_tools=1)
-    with pytest.raises(anthropic.BadRequestError):
-        served.anthropic().messages.create(**asked(tools=[TOOL, {**TOOL, "name": "other"}]))
     assert not served.backend.seen
 
 
@@ -253,15 +234,6 @@ def test_the_query_and_a_slash_more_change_nothing(open_host: Open) -> None:
         assert answer.json()["content"] == [{"type": "text", "text": "Fine."}], path
     assert {seen.path for seen in served.backend.seen} == {"/v1/chat/completions"}
     assert {seen.query for seen in served.backend.seen} == {""}
-
-
-def test_bytes_of_the_backend_may_come_one_by_one(open_host: Open) -> None:
-    text = "Ä thought. " + write_calls("hermes", CALL)
-    served = open_host([Answer(text)], backend={"quirks": Quirks(bytes_per_write=1)}, format="hermes")
-    with served.anthropic().messages.stream(**asked()) as stream:
-        message = stream.get_final_message()
-    assert [block.type for block in message.content] == ["text", "tool_use"]
-    assert json.loads(message.to_json())["content"][1]["input"] == {"city": "Paris"}
 
 
 async def test_another_spelling_of_the_path_is_the_same_door() -> None:

@@ -5,12 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import anthropic
-import httpx2
 import pytest
 
-from tests.apis.fed import MessagesFace
-from toolcall_middleware.apis.face import FaceReply
 from toolcall_middleware.errors import ToolCallError, error_body
 
 from .chat import READ, asked
@@ -188,38 +184,3 @@ def test_places_of_the_chat_completion_are_the_clients(param: str, path: str) ->
     )
     reply = face.error(ToolCallError("invalid_request", "wrong", param=param))
     assert error_of(reply.body)["message"] == f"{path}: wrong"
-
-
-# -- the SDK -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("error", "kind", "requests"),
-    [
-        (ToolCallError("invalid_request", "m"), anthropic.BadRequestError, 1),
-        (ToolCallError("invalid_api_key", "m"), anthropic.AuthenticationError, 1),
-        (ToolCallError("tool_not_allowed", "m"), anthropic.PermissionDeniedError, 1),
-        (ToolCallError("model_not_found", "m"), anthropic.NotFoundError, 1),
-        (ToolCallError("request_too_large", "m"), anthropic.RequestTooLargeError, 1),
-        (ToolCallError("rate_limit_exceeded", "m", headers={"retry-after": "0"}), anthropic.RateLimitError, 3),
-        (ToolCallError("tool_choice_not_satisfied", "m"), anthropic.InternalServerError, 1),
-    ],
-)
-def test_the_sdk_raises_its_own_errors(error: ToolCallError, kind: type[Exception], requests: int) -> None:
-    seen: list[FaceReply] = []
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        face = MessagesFace()
-        face.request(request.content)
-        seen.append(face.error(error))
-        return httpx2.Response(seen[-1].status, content=seen[-1].body, headers=list(seen[-1].headers))
-
-    transport = httpx2.MockTransport(answer)
-    client = anthropic.Anthropic(api_key="k", base_url="http://x", http_client=httpx2.Client(transport=transport))
-    with pytest.raises(kind) as caught:
-        client.messages.create(model="m", max_tokens=5, messages=[{"role": "user", "content": "hi"}])
-    assert isinstance(caught.value, anthropic.APIStatusError)
-    assert caught.value.type == error_of(seen[-1].body)["type"]
-    assert caught.value.request_id == json.loads(seen[-1].body)["request_id"]
-    assert len(seen) == requests

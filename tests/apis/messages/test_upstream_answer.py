@@ -11,11 +11,10 @@ from anthropic.types import Message, RefusalStopDetails, ServerToolUseBlock, Thi
 from anthropic.types.output_tokens_details import OutputTokensDetails
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from tests.helpers import anthropic_api as api
 from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
 from toolcall_middleware.errors import ToolCallError
-
-from . import anthropic_api as api
 
 WEATHER = {"weather", "mail"}
 TWO_CALLS = api.answer(

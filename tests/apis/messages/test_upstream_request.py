@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.anthropic_api import check_request
 from toolcall_middleware.apis.messages.upstream.request import abilities
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
 from toolcall_middleware.apis.turns import NO_RESULT
 from toolcall_middleware.errors import ToolCallError
-
-from .anthropic_api import check_request
 
 OLD, NEW = "claude-sonnet-4-5", "claude-opus-4-8"
 HELLO = {"role": "user", "content": "hello"}

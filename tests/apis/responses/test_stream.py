@@ -267,11 +267,6 @@ def test_a_wait_is_filled_with_events_that_are_numbered_too() -> None:
     assert face.finish(cut=False) == b""
 
 
-def test_comments_of_the_chat_stream_are_no_events() -> None:
-    data = b": waiting\n\n" + chat.stream(text("a")).replace(b"\n\n", b"\n\n: still\n\n")
-    assert STAMP.sub(b"", streamed(data)) == STAMP.sub(b"", streamed(chat.stream(text("a"))))
-
-
 @pytest.mark.parametrize("reason", [None, "stop"])
 def test_a_stream_without_done_ends_as_far_as_it_was_said(reason: str | None) -> None:
     got = check_stream(streamed(chat.stream(text("a"), reason, done=False, usage=None)))

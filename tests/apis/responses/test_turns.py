@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 
 import pytest
 
@@ -99,16 +98,6 @@ def test_what_waits_is_in_an_answer_that_fails() -> None:
         ("function_call", "incomplete"), ("message", "incomplete"),
     ]  # fmt: skip
     assert item_events(got) == [("added", 0)]
-
-
-@pytest.mark.parametrize("piece", [1, 7, 64])
-def test_the_cuts_of_the_chat_stream_change_nothing(piece: int) -> None:
-    deltas = [*call(0, "get_weather", '{"city": "A'), *text("Do", "ne", "."), *more(0, '"'), *text("!"), *more(0, "}")]
-    data = chat.stream(deltas, "tool_calls")
-    face, _ = asked(tools=TOOLS, stream=True)
-    edges = [*range(0, len(data), piece), len(data)]
-    got = check_stream(b"".join(face.feed(data[begin:end]) for begin, end in pairwise(edges)))
-    assert (got.calls[0][3], got.text) == (CITY, "Done.!")
 
 
 def test_many_calls_in_turns_come_out_whole() -> None:

@@ -22,6 +22,7 @@ import pytest
 from google import genai
 from google.genai import types
 
+from tests.helpers import anthropic_api as api
 from tests.helpers import google_fake as gemini
 from tests.helpers.anthropic_fake import KEY, AnthropicUpstream, Break, Failure
 from tests.helpers.asgi_client import Client, ask
@@ -31,7 +32,6 @@ from toolcall_middleware import Settings, create_proxy
 from toolcall_middleware.hosts.http import client_library
 from toolcall_middleware.hosts.proxy.upstream.providers import upstream_app
 
-from ...apis.messages import anthropic_api as api
 from .proxy_servers import PATIENCE, FakeTransport, serving
 
 ASK: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Weather in Köln and Ulm?"}]
