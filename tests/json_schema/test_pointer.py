@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 from urllib.parse import quote
@@ -14,10 +14,12 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from toolcall_middleware.json_schema import pointer
+from toolcall_middleware.json_schema import pointer, rules
 from toolcall_middleware.json_schema.pointer import OutOfDocument, Scope, Unresolved
+from toolcall_middleware.json_schema.validate_arguments import ArgumentChecker
 from toolcall_middleware.json_schema.walk import ANY_DRAFT, deeper, walk
 from toolcall_middleware.lru_cache import LRUCache
+from toolcall_middleware.model import Tool, ToolSet
 
 DIALECTS: list[str | None] = [
     None,
@@ -249,6 +251,35 @@ def test_an_index_is_made_once_for_a_document_and_not_kept_for_ever(monkeypatch:
     large = {"$defs": {str(n): {"$anchor": f"a{n}"} for n in range(200)}}
     assert Scope(large).find("#a7") is not None
     assert pointer._INDEXES._size <= 130
+
+
+@pytest.mark.parametrize("target", ["#a", "#/x-unknown/a"])
+def test_the_index_of_names_is_made_before_the_time_of_a_check_begins(
+    monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    """Also that of a document too large to be kept, and for a reference that only another one leads to."""
+    done: list[str] = []
+    index, start = pointer._index, rules.Deadline.start
+
+    def noted(name: str, work: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def run(given: Any) -> Any:
+            done.append(name)
+            return work(given)
+
+        return run
+
+    monkeypatch.setattr(pointer, "_index", noted("index", index))
+    monkeypatch.setattr(rules.Deadline, "start", noted("start", start))
+    monkeypatch.setattr(pointer, "_INDEXES", LRUCache(max_size=1))
+    root = {
+        "$defs": {"a": {"$anchor": "a", "type": "string"}, "b": {"$anchor": "b"}},
+        "x-unknown": {"a": {"$ref": "#a"}},
+        "properties": {"a": {"$ref": target}, "b": {"$ref": "#b"}},
+    }
+    checker = ArgumentChecker(ToolSet.of([Tool("f", parameters=root)]))
+    assert checker.faults("f", '{"a": "x", "b": 1}') == []
+    assert len(checker.faults("f", '{"a": 1, "b": 1}')) == 1
+    assert done == ["index", "start", "start"]
 
 
 def test_an_own_pointer_needs_no_index(monkeypatch: pytest.MonkeyPatch) -> None:

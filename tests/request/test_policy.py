@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import logging
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.request.parse import ChatRequest, read_request
 from toolcall_middleware.request.policy import check_request
 from toolcall_middleware.settings import Settings
+from toolcall_middleware.settings.settings import admits
 
 from .chats import CLOCK, HELLO, WEATHER, request
 
@@ -44,6 +46,31 @@ def test_the_allowlist_can_warn_or_be_off(caplog: pytest.LogCaptureFixture) -> N
         assert not caplog.records
         accepted(Settings(allowlist="weather", allowlist_mode="warn"), tools=(CLOCK,))
     assert "clock" in caplog.text
+
+
+def test_a_pattern_is_read_once_and_not_for_each_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    translate = fnmatch.translate
+
+    def counted(pattern: str) -> str:
+        read.append(pattern)
+        return translate(pattern)
+
+    monkeypatch.setattr(fnmatch, "translate", counted)
+    monkeypatch.setattr(fnmatch, "fnmatchcase", lambda *_: pytest.fail("a tool is compared with one pattern"))
+    patterns = tuple(f"read_{number}_*" for number in range(30))
+    names = [f"read_{number}_it" for number in range(0, 60, 2)]
+    for _ in range(2):
+        assert [admits(patterns, name) for name in names] == [number < 30 for number in range(0, 60, 2)]
+    assert read == [*patterns]
+
+
+@pytest.mark.parametrize("pattern", ["a|b", "[!a]", "[a", "a\n", "(", "^a$", "a.", "[]-a]", "", "*", "?", "[z-a]"])
+def test_only_asterisks_question_marks_and_brackets_have_a_meaning(pattern: str) -> None:
+    for name in ("a", "b", "a|b", "(", "[a", "a\n", "]", "^a$", "ax", "a.", ""):
+        assert admits((pattern,), name) == fnmatch.fnmatchcase(name, pattern)
+        assert admits(("other", pattern, "x|"), name) == fnmatch.fnmatchcase(name, pattern)
+    assert not admits((), pattern)
 
 
 # -- the strict dialect --------------------------------------------------------------------------------------------

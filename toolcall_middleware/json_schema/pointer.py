@@ -36,10 +36,16 @@ class OutOfDocument(Unresolved):
 class Scope:
     """The document in which references are resolved."""
 
-    __slots__ = ("root",)
+    __slots__ = ("_made", "root")
 
     def __init__(self, root: Any) -> None:
         self.root = root
+        self._made: _Index | None = None
+
+    def prepare(self) -> None:
+        """Make the index now, if the document has a reference that may need it: in a large document it takes time."""
+        if any(keyword in schema for schema, _, _ in walk(self.root, 0, deeper) for keyword in REFERENCES):
+            self._index  # noqa: B018 - the property keeps it
 
     def resolve(self, reference: str) -> Any:
         """What `reference` leads to: a schema, if the document's author made no mistake. Raises Unresolved."""
@@ -67,10 +73,10 @@ class Scope:
     @property
     def _index(self) -> _Index:
         """Made when a reference asks for more than a pointer from the root, which few documents need."""
-        found = _INDEXES.get(id(self.root))
+        found = self._made = self._made or _INDEXES.get(id(self.root))
         if found is None:
-            found = _index(self.root)
-            # A schema's texts are kept with it, and may be of any size.
+            found = self._made = _index(self.root)
+            # A schema's texts are kept with it, and may be of any size: the cache does not take a large one.
             _INDEXES.put(id(self.root), found, size=max(found.size, len(msgspec.json.encode(self.root)) // _BYTES))
         return found
 

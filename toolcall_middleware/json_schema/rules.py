@@ -79,6 +79,7 @@ class Rules:
     def __init__(self, root: dict[str, Any], deadline: Deadline) -> None:
         self._deadline = deadline
         self._scope = Scope(root)
+        self._scope.prepare()  # now, not within the time for a check
         self._targets: dict[tuple[int, str], Any] = {}
         self._values: dict[int, frozenset[bytes]] = {}
         """Of `enum`, by identity: made comparable once."""

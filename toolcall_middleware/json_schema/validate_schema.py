@@ -30,48 +30,16 @@ MAX_ADDRESS = 2048
 _ADDRESSES = frozenset({"$id", "id"})
 _MORE_REFERENCES = frozenset({"$dynamicRef", "$recursiveRef"})
 
-_OF_OBJECTS = frozenset(
-    {
-        "properties",
-        "required",
-        "additionalProperties",
-        "patternProperties",
-        "propertyNames",
-        "minProperties",
-        "maxProperties",
-        "unevaluatedProperties",
-        "dependentRequired",
-        "dependentSchemas",
-        "dependencies",
-        "$ref",
-        "$dynamicRef",
-        "anyOf",
-        "oneOf",
-        "allOf",
-    }
-)
-_OF_OTHERS = frozenset(
-    {
-        "items",
-        "prefixItems",
-        "additionalItems",
-        "contains",
-        "minItems",
-        "maxItems",
-        "uniqueItems",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "format",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "enum",
-        "const",
-    }
-)
+_OF_OBJECTS = frozenset({
+    "properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties",
+    "maxProperties", "unevaluatedProperties", "dependentRequired", "dependentSchemas", "dependencies", "$ref",
+    "$dynamicRef", "anyOf", "oneOf", "allOf",
+})  # fmt: skip
+_OF_OTHERS = frozenset({
+    "items", "prefixItems", "additionalItems", "contains", "minItems", "maxItems", "uniqueItems", "minLength",
+    "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+    "enum", "const",
+})  # fmt: skip
 
 
 class SchemaFault(ValueError):

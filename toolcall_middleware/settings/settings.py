@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import functools
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -280,4 +281,10 @@ def _within(pattern: str, patterns: tuple[str, ...]) -> bool:
 
 def admits(patterns: tuple[str, ...], name: str) -> bool:
     """Whether a tool's name is one of `patterns`: names, or globs with `*`, `?` and `[...]`."""
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    return _matcher(patterns)(name) is not None
+
+
+@functools.lru_cache(maxsize=64)
+def _matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
+    """All patterns in one regular expression: each is compared with each tool of each request."""
+    return re.compile("|".join(map(fnmatch.translate, patterns)) or "(?!)").match
