@@ -55,6 +55,7 @@ from .upstream.backend_memory import BackendMemory, proof_for
 from .upstream.history import result_warnings
 from .upstream.passing import GuardedAnswer, JsonInWords, UsageOnlyAnswer
 from .upstream.tool_answer import ToolAnswer
+from .usage.meter import UsageMeter
 
 __all__ = [
     "Action", "Ask", "Body", "BrokenOff", "Count", "Counted", "Decode", "Event", "Exchange", "Fail", "Failed",
@@ -177,10 +178,10 @@ class Exchange:
             talk = self._with_tools(chat)
         elif self.guarded and is_chat(event.body):
             body = one_reading(without_overrides(event.body))
-            talk = GuardedAnswer(body, self._settings, self._memory, defer=self._defer)
+            talk = GuardedAnswer(body, self._settings, self._memory)
         elif isinstance(chat, UsageOnly) or self._json.waits:
             body, counts = without_overrides(event.body), isinstance(chat, UsageOnly)
-            talk = UsageOnlyAnswer(body, self._settings, self._memory, defer=self._defer, counts=counts)
+            talk = UsageOnlyAnswer(body, self._settings, self._memory, counts=counts)
         else:
             self.state = State.ENDED
             return [Pass()]
@@ -191,18 +192,16 @@ class Exchange:
         return self._ask_first(event)
 
     def _ask_first(self, _event: Event | None = None) -> Sequence[Action]:
-        talk = self._conversation
-        body = talk.first()
+        ask = self._conversation.first()
         self.state = State.WAITING
-        return [Ask(body, talk.prompt)]
+        return [ask]
 
     def _with_tools(self, chat: ChatRequest) -> Conversation:
         if chat.overrides:
             self._settings = self._settings.layer(chat.overrides, "request")
         settings = self._settings
         extension = _checked(chat, settings)
-        defer, writer, lowers = self._defer, self.writer, self._always
-        return ToolAnswer(chat, settings, self._memory, extension, defer=defer, lowers_limit=lowers, writer=writer)
+        return ToolAnswer(chat, settings, self._memory, extension, lowers_limit=self._always, writer=self.writer)
 
     # -- the backend's answer ------------------------------------------------------------------------------------
 
@@ -279,15 +278,22 @@ class Exchange:
         pending = self._conversation.pending()
         if pending is not None:
             self.state, self._early = State.COUNTING, early
-            return [Count(pending)]
+            return self._count(pending)
         return self._close(early=early)
 
+    def _count(self, pending: UsageMeter) -> Sequence[Action]:
+        """Let the host count the tokens, or count them here."""
+        if self._defer:
+            return [Count(pending)]
+        pending.count()
+        return self.receive(Counted())
+
     def _ask_again(self, *, early: bool) -> Sequence[Action] | None:
-        body = self._conversation.take_next()
-        if body is None:
+        ask = self._conversation.take_next()
+        if ask is None:
             return None
         self.state = State.WAITING
-        return [StopUpstream(early), Ask(body, self._conversation.prompt)]
+        return [StopUpstream(early), ask]
 
     def _close(self, *, early: bool) -> Sequence[Action]:
         self.state = State.ENDED
@@ -302,7 +308,7 @@ class Exchange:
         out = talk.feed(event.data)
         pending = talk.pending()
         if pending is not None:  # all that follows is held for the count
-            return [] if waits else [Send(out), Count(pending)]
+            return [] if waits else [Send(out), *self._count(pending)]
         if not event.last:
             return [Send(out)]
         self.state = State.ENDED
@@ -338,7 +344,7 @@ class Exchange:
         if pending is None:
             return self._give(reply)
         self.state, self._reply = State.COUNTING, reply
-        return [Count(pending)]
+        return self._count(pending)
 
     def _give(self, reply: Reply) -> Sequence[Action]:
         begun, self._begun, self.state = self._begun, True, State.ENDED  # begun: by an earlier response

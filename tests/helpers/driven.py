@@ -27,7 +27,7 @@ from toolcall_middleware.exchange import (
 from toolcall_middleware.response.answer_form import Reply
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
-from toolcall_middleware.upstream.raw_prompt import PendingPrompt
+from toolcall_middleware.upstream.raw_prompt import RawPrompt
 
 SSE = [(b"content-type", b"text/event-stream")]
 JSON = [(b"content-type", b"application/json")]
@@ -44,7 +44,7 @@ class Driven:
         self.stopped = False
         self.started: Start | None = None
         self._next: bytes | None = None
-        self.prompt: PendingPrompt | None = None
+        self.prompt: RawPrompt | None = None
         self._out = b""
         self._told: bytes | None = None  # the content type
 

@@ -69,7 +69,7 @@ def test_text_completions_name_a_schema_as_their_server_reads_it(is_llama_cpp: b
     raw = RawPrompt(request(HELLO), settings, registry.get("json"), prompts)
     wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
     chat = json.dumps({"model": "m", "messages": [HELLO], "response_format": wanted}).encode()
-    sent = json.loads(raw.pending([HELLO]).body(chat))
+    sent = json.loads(raw.body(chat))
     assert sent.get("json_schema") == ({"type": "object"} if is_llama_cpp else None)
     assert sent.get("response_format") == (None if is_llama_cpp else wanted)
 

@@ -13,7 +13,7 @@ from ..wire.json_input import decode, read_fields, without_lone_surrogates
 from .command import Command, UsageError, add_settings, add_style, given_settings, read_file, safe
 
 if TYPE_CHECKING:
-    from ..upstream.raw_prompt import PendingPrompt
+    from ..upstream.raw_prompt import RawPrompt
 
 _APIS = ("chat", "messages", "responses")
 
@@ -72,7 +72,7 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _raw(asked: bytes, prompt: PendingPrompt, *, as_json: bool) -> int:
+def _raw(asked: bytes, prompt: RawPrompt, *, as_json: bool) -> int:
     """A prompt that the model's own template writes."""
     try:
         prompt.write()

@@ -79,12 +79,9 @@ class WholeAnswer:
     """The usage that replaces the backend's; None where its count is due, or nothing is known."""
 
 
-def read_whole(
-    data: bytes, make_choice: Callable[[], ChoiceAnswer], usage: UsageMeter, *, defer: bool = False
-) -> WholeAnswer | None:
-    """Read a non-streaming answer; None when `data` is not a chat completion.
+def read_whole(data: bytes, make_choice: Callable[[], ChoiceAnswer], usage: UsageMeter) -> WholeAnswer | None:
+    """Read a non-streaming answer; None when `data` is not a chat completion. Usage whose count is due is left out.
 
-    defer: leave usage out when its count is due.
     Raises ToolCallError for a fault of the model that a setting makes an error.
     """
     top = openai.read_object(data)
@@ -100,7 +97,7 @@ def read_whole(
         messages.append((plain, choices.read_message(fields, plain, said.text_of(plain.get("content")), number)))
     own = numbers if usage.saw(numbers) else None
     counted = None
-    if (own is None or openai.is_null(top.get("usage"))) and not (defer and usage.is_due):
+    if (own is None or openai.is_null(top.get("usage"))) and not usage.is_due:
         counted = usage.total()  # also for an answer that is retried: it must be counted now
     return WholeAnswer(top, messages, choices.outcome, own, counted)
 

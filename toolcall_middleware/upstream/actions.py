@@ -18,7 +18,7 @@ from ..usage.meter import UsageMeter
 
 if TYPE_CHECKING:
     from .backend_memory import PendingProof
-    from .raw_prompt import PendingPrompt
+    from .raw_prompt import RawPrompt
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -110,7 +110,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     """
 
     body: bytes
-    prompt: PendingPrompt | None = None
+    prompt: RawPrompt | None = None
 
 
 class Decode(msgspec.Struct, frozen=True, gc=False):

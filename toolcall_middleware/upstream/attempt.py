@@ -26,13 +26,13 @@ from ..usage.meter import meter_for
 from ..wire import openai
 from ..wire.json_input import let_go
 from . import prompt
-from .actions import Facts
+from .actions import Ask, Facts
 from .backend_memory import BackendMemory, PromptFormat, ReasoningStart
 from .negotiation import Negotiation, Next
 from .tool_budget import FIND_TOOLS, ToolBudget
 
 if TYPE_CHECKING:
-    from .raw_prompt import PendingPrompt
+    from .raw_prompt import RawPrompt
 
 _log = logging.getLogger("toolcall_middleware")
 _CALL_NOW = "Call a tool now."
@@ -49,7 +49,7 @@ _MAX_SHOWN = 500
 
 
 class ToolRequest:
-    """One request with tools. `first` returns its body; `next_body` is set if the backend is to be asked again.
+    """One request with tools. `first` asks the backend; `next` is set if it is to be asked again.
 
     `usage` counts over all attempts, `why` is the reason for the current attempt, `decisions` are those so far: what
     was decided, its value and the reason, for readers of a trace.
@@ -70,7 +70,7 @@ class ToolRequest:
         counted = chat.include_usage or not chat.stream
         self.usage = meter_for(settings, chat.model, memory, wanted=counted)
         self.usage.limit = _token_limit(chat)
-        self.next_body: bytes | None = None
+        self.next: Ask | None = None
         self.unparsed: str | None = None
         self.report = CallReport(chat.model)
         self._retried = False
@@ -126,9 +126,9 @@ class ToolRequest:
         let_go(self._talk.messages, self.chat.messages)
 
     @property
-    def prompt(self) -> PendingPrompt | None:
-        """The prompt to write for the current attempt; None if nothing is to be written."""
-        return self._talk.prompt
+    def prompt(self) -> RawPrompt | None:
+        """The prompt that a template writes; None if none does."""
+        return self._talk.raw
 
     @property
     def native(self) -> bool:
@@ -195,28 +195,28 @@ class ToolRequest:
 
     # -- bodies --------------------------------------------------------------------------------------------------
 
-    def first(self) -> bytes:
-        """The body of the first attempt."""
+    def first(self) -> Ask:
+        """Make the first attempt."""
         self.decide("format", self._format.name, self._format.why)
         self._negotiation.begin()
         if not self.native:
             return self._by_prompt()
         self.tools.natively()
         self._talk.natively()
-        return self._body()
+        return self._ask()
 
-    def sends(self, body: bytes) -> bytes:
-        """Return `body`, which is sent to the backend unchanged, and count it."""
-        self._sent = body
-        self.usage.sent(body)
-        return body
+    def sends(self, ask: Ask) -> Ask:
+        """Return `ask`, whose body is sent to the backend unchanged, and count it."""
+        self._sent = ask.body
+        self.usage.sent(ask.body)
+        return ask
 
-    def _by_prompt(self) -> bytes:
-        """The body for a backend that takes no tools."""
+    def _by_prompt(self) -> Ask:
+        """Ask a backend that takes no tools."""
         self.tools.by_prompt(self._format.chosen)
         self._negotiation.by_prompt(self._format.chosen, self.tools.held, watch=self._format.is_doubtful)
         self._write_prompt()
-        return self._body()
+        return self._ask()
 
     def _write_prompt(self) -> None:
         negotiation = self._negotiation
@@ -225,7 +225,7 @@ class ToolRequest:
             self.decide("choose", "off", "the backend takes no constraint that it is asked for")
         self._talk.by_prompt(self._format.chosen, self._answer_schema(), bare=negotiation.is_bare)
 
-    def _body(self) -> bytes:
+    def _ask(self) -> Ask:
         talk, settings, negotiation = self._talk, self.settings, self._negotiation
         body = self._sent = talk.body(None if self.native else self._format.chosen, negotiation.extra)
         self.usage.sent(body, talk.injected(native=self.native))
@@ -240,7 +240,7 @@ class ToolRequest:
             if settings.send != "chat":
                 self.decide("send", "chat" if talk.raw is None else "completions", f"send={settings.send}")
             self.decide("constraint", negotiation.kind or "none", f"constrain={settings.constrain}")
-        return body
+        return Ask(body, talk.raw)
 
     def _answer_schema(self) -> Mapping[str, Any] | None:
         """The schema that the client asks of an answer in text; None without a schema, or if a call is required."""
@@ -257,12 +257,12 @@ class ToolRequest:
         said = f"{error.status}: {error.message[:_MAX_SHOWN]}"
         self._ask_because("tools_refused" if todo is Next.PROMPT else "field_refused", said)
         if todo is Next.PROMPT:
-            self.next_body = self._by_prompt()
+            self.next = self._by_prompt()
             return True
         free = self.tools.chooses and self._negotiation.asked is None
         if not self.native and self._attempts == 1 and (free or self._talk.bare is not self._negotiation.is_bare):
             self._write_prompt()
-        self.next_body = self._body()
+        self.next = self._ask()
         return True
 
     def asks_whole(self) -> bool:
@@ -271,10 +271,9 @@ class ToolRequest:
             return False
         self._asked_whole = True
         self._ask_because("empty_stream", "the stream held no event")
-        self.next_body = self._sent
-        for field in ("stream", "stream_options"):
-            self.next_body = openai.without_field(self.next_body, field)
-        self.usage.sent(self.next_body)
+        body = openai.without_field(openai.without_field(self._sent, "stream"), "stream_options")
+        self.next = Ask(body, self.prompt)
+        self.usage.sent(body)
         return True
 
     def is_accepted(self) -> None:
@@ -379,7 +378,7 @@ class ToolRequest:
         """Set up another attempt, by prompt instead of native tools."""
         self.usage.next_attempt()
         self._ask_because(why, detail)
-        self.next_body = self._by_prompt()
+        self.next = self._by_prompt()
 
     def _again(self, said: str, note: str) -> None:
         """Set up another attempt, with what the model wrote and what was wrong with it."""
@@ -394,7 +393,7 @@ class ToolRequest:
         self._attempts += 1
         self.usage.next_attempt()
         self._talk.go_on(more, for_template)
-        self.next_body = self._body()
+        self.next = self._ask()
 
 
 def _no_call(name: str | None, attempts: int, outcome: AnswerOutcome) -> ToolCallError:

@@ -34,7 +34,7 @@ from ..wire import openai
 from .history import text_of
 
 if TYPE_CHECKING:
-    from .raw_prompt import PendingPrompt
+    from .raw_prompt import RawPrompt
 
 _log = logging.getLogger("toolcall_middleware")
 REMEMBERED_SECONDS = 600.0
@@ -514,7 +514,7 @@ class ReasoningStart:
         self._fact = Fact(Topic.OPENS_THOUGHT, () if self._switch is None else (str(self._switch),))
 
     def opened(
-        self, *, constrained: bool, prompt: PendingPrompt | None = None, unparsed: str | None = None
+        self, *, constrained: bool, prompt: RawPrompt | None = None, unparsed: str | None = None
     ) -> OpenedReasoning | None:
         """The reasoning that the next answer begins in, if any. constrained: it is JSON from its first character.
 
@@ -537,7 +537,7 @@ class ReasoningStart:
         is_out = opened is not None and unparsed is not None and opened.close not in unparsed
         return None if is_out else opened
 
-    def guesses(self, prompt: PendingPrompt | None) -> bool:
+    def guesses(self, prompt: RawPrompt | None) -> bool:
         """Whether `opened` is a guess: neither a setting nor the prompt shows it."""
         return prompt is None and self._start == "auto"
 

@@ -20,7 +20,7 @@ from ..usage.meter import UsageMeter, meter_for
 from ..usage.tap import UsageTap
 from ..wire import openai
 from ..wire.sse import DONE
-from .actions import Facts, State
+from .actions import Ask, Facts, State
 from .backend_memory import BackendMemory
 from .tool_answer import ToolAnswer
 
@@ -36,34 +36,30 @@ _log = logging.getLogger("toolcall_middleware")
 class UsageOnlyAnswer:
     """A forwarded request and its answer, with the public methods of `ToolAnswer`.
 
-    defer: see `UsageTap`. counts: whether usage is added to a stream.
+    counts: whether usage is added to a stream.
     """
 
     offers_tools = False
     native = False
     calls = 0
     stream = None
-    prompt = None
     report: Sequence[FinishedCall] = ()
     error: ToolCallError | None = None
 
-    def __init__(
-        self, body: bytes, settings: Settings, memory: BackendMemory, *, defer: bool, counts: bool = True
-    ) -> None:
+    def __init__(self, body: bytes, settings: Settings, memory: BackendMemory, *, counts: bool = True) -> None:
         self._counts = counts
         self._model = openai.model_of(body)
         self._usage: UsageMeter = meter_for(settings, self._model, memory)
         self._body = body
         self._settings = settings
         self._memory = memory
-        self._defer = defer
         self._unasked = False  # the backend was asked again without stream_options
-        self._next_body: bytes | None = None
+        self._next: Ask | None = None
         self._status = 200
         self._tap = self._new_tap()
 
     def _new_tap(self) -> UsageTap:
-        return UsageTap(self._usage, self._settings.max_response_bytes, defer=self._defer)
+        return UsageTap(self._usage, self._settings.max_response_bytes)
 
     def let_go(self) -> None:
         """Do nothing: only bytes are held here."""
@@ -80,17 +76,17 @@ class UsageOnlyAnswer:
             error=self.error,
         )
 
-    def first(self) -> bytes:
-        """The body for the backend."""
+    def first(self) -> Ask:
+        """Ask the backend."""
         unasked = self._memory.refuses(self._model, _ASKED)
         body = openai.without_field(self._body, _ASKED) if unasked else self._body
         self._usage.sent(body)
-        return body
+        return Ask(body)
 
-    def take_next(self) -> bytes | None:
-        """The body to ask the backend again with, once."""
-        body, self._next_body = self._next_body, None
-        return body
+    def take_next(self) -> Ask | None:
+        """Ask the backend again, once; None if it is not to be asked."""
+        ask, self._next = self._next, None
+        return ask
 
     def begin(self, status: int, headers: Mapping[bytes, bytes]) -> State:
         """A response begins. Return the state that handles it."""
@@ -140,8 +136,8 @@ class UsageOnlyAnswer:
         self._unasked = True
         self._usage = meter_for(self._settings, self._model, self._memory)
         self._tap = self._new_tap()
-        self._next_body = openai.without_field(self._body, _ASKED)
-        self._usage.sent(self._next_body)
+        self._next = Ask(openai.without_field(self._body, _ASKED))
+        self._usage.sent(self._next.body)
         return None
 
     def counted_in(self, reply: Reply) -> Reply:
@@ -183,24 +179,24 @@ def _asked(body: bytes, chat: ChatRequest, settings: Settings) -> bytes:
 class GuardedAnswer(ToolAnswer):
     """A forwarded request and its answer, which is read for calls."""
 
-    def __init__(self, body: bytes, settings: Settings, memory: BackendMemory, *, defer: bool) -> None:
+    def __init__(self, body: bytes, settings: Settings, memory: BackendMemory) -> None:
         chat = unread_request(body, openai.model_of(body))
-        self._passed = UsageOnlyAnswer(_asked(body, chat, settings), settings, memory, defer=False)
-        super().__init__(chat, settings.layer(_AS_IT_CAME, "guard"), memory, None, defer=defer)
+        self._passed = UsageOnlyAnswer(_asked(body, chat, settings), settings, memory)
+        super().__init__(chat, settings.layer(_AS_IT_CAME, "guard"), memory, None)
 
     @property
     def facts(self) -> Facts:
         """The facts for observers."""
         return replace(super().facts, mode="pass", format=None)
 
-    def first(self) -> bytes:
-        """The body for the backend."""
+    def first(self) -> Ask:
+        """Ask the backend."""
         return self._request.sends(self._passed.first())
 
-    def take_next(self) -> bytes | None:
-        """The body to ask the backend again with, once."""
-        body = self._passed.take_next()
-        return super().take_next() if body is None else self._request.sends(body)
+    def take_next(self) -> Ask | None:
+        """Ask the backend again, once; None if it is not to be asked."""
+        ask = self._passed.take_next()
+        return super().take_next() if ask is None else self._request.sends(ask)
 
     def begin(self, status: int, headers: Mapping[bytes, bytes]) -> State:
         """A response begins. Return the state that handles it. A refusal is passed to the client unchanged."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..model import Tool
     from ..request.parse import ChatRequest
     from ..settings import Settings
-    from .raw_prompt import PendingPrompt, RawPrompt
+    from .raw_prompt import RawPrompt
     from .tool_budget import ToolBudget
 
 _NOT_FOR_TEXT = frozenset({"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"})
@@ -39,7 +39,7 @@ class SentConversation:
     """The conversation as it is sent to the backend, natively or by prompt, with the messages that attempts add.
 
     messages: those of the current attempt; empty if the client's are sent unchanged. raw: set if a template writes the
-    prompt. prompt: the prompt to write for the current attempt. bare: the prompt asks for bare JSON.
+    prompt. bare: the prompt asks for bare JSON.
     """
 
     def __init__(self, chat: ChatRequest, settings: Settings, tools: ToolBudget) -> None:
@@ -49,7 +49,6 @@ class SentConversation:
         self._added = ""  # the text that the prompt adds to the conversation
         self.messages: list[dict[str, Any]] = []
         self.raw: RawPrompt | None = None
-        self.prompt: PendingPrompt | None = None
         self.bare = False
 
     def natively(self) -> None:
@@ -130,9 +129,8 @@ class SentConversation:
         for name in self._settings.drop_params:
             if name != "messages":
                 fields.pop(name, None)
-        self.prompt = None
-        if self.raw is not None and fmt is not None:
-            self.prompt = self.raw.pending(self.messages)
+        if self.raw is not None:
+            self.raw.plain = self.messages
             if self.raw.tools:
                 fields["tools"] = openai.raw(self.raw.tools)
         return msgspec.json.encode(fields)

@@ -42,26 +42,32 @@ Message = dict[str, Any]
 
 
 class RawPrompt:
-    """The conversation of one request for the template, over all attempts. `messages`, `tools`, `more`: its variables.
+    """The conversation of one request for the template, over all attempts. A host runs `write` in a thread before it
+    asks the backend with `body`.
 
-    limit: bytes that a whole answer may have. llama_cpp: the backend is known to be llama.cpp's server.
+    messages, plain: those of the current attempt, and those for a template that does not understand tools. limit: bytes
+    that a whole answer may have. written: None before `write`. on_body: called with the body for the backend, which no
+    action of the exchange holds.
     """
 
     def __init__(self, chat: ChatRequest, settings: Settings, fmt: ToolFormat, prompts: TemplatePrompts) -> None:
         for name, why in _NOT_WITH_A_PROMPT.items():
             if openai.read_value(chat.fields.get(name)):
                 raise refusal(name, f"'{name}' cannot be used here: {why}.")
-        self.prompts = prompts
-        self.format = fmt
-        self.model = chat.model
+        self._prompts = prompts
+        self._format = fmt
+        self._model = chat.model
         self.limit = settings.max_response_bytes
-        self.llama_cpp = asks_llama_cpp_for_text(settings)
-        self.more = _for_template(chat)
+        self._llama_cpp = asks_llama_cpp_for_text(settings)
+        self._more = _for_template(chat)
         # All tools, even if one is named: the prompt's beginning stays the same from turn to turn.
         offered = chat.tools.tools if chat.offers_tools else ()
         self.tools = [{"type": "function", "function": _harmless(escaping.describe(tool))} for tool in offered]
         self._begin = _messages(chat, settings, fmt)
         self.messages = self._begin
+        self.plain: list[Message] = []
+        self.written: Written | None = None
+        self.on_body: Callable[[bytes], object] | None = None
 
     def begin(self, words: str) -> None:
         """Set the messages of the first attempt. words: the text to put before the last message of the user."""
@@ -73,9 +79,37 @@ class RawPrompt:
         """Add messages, for another attempt."""
         self.messages = [*self.messages, *messages]
 
-    def pending(self, plain: list[Message]) -> PendingPrompt:
-        """The prompt to write."""
-        return PendingPrompt(self, plain)
+    def write(self) -> None:
+        """Write the prompt. Takes milliseconds. Raises ToolCallError."""
+        try:
+            self.written = self._prompts.write(self.messages, self.tools, self.plain, self._more)
+        except TemplateRefusalError as said:
+            raise refusal("messages", f"The model's chat template refuses these messages: {said}") from None
+        except FormatError as error:
+            raise ToolCallError("upstream_error", f"The prompt cannot be written: {error}") from None
+
+    @property
+    def text(self) -> str:
+        """The prompt; empty before `write`."""
+        return "" if self.written is None else self.written.text
+
+    def body(self, body: bytes) -> bytes:
+        """The body of the text completion, made of the chat completion's."""
+        stop = () if self.written is None else self.written.ends
+        preserved = preserved_tokens(self._format, self._model)
+        asked = completion_body(body, self.text, stop=stop, preserved=preserved, llama_cpp=self._llama_cpp)
+        if self.on_body is not None:
+            self.on_body(asked)
+        return asked
+
+    @property
+    def opened(self) -> OpenedReasoning | None:
+        """The reasoning that the prompt's end opens, if any."""
+        if self.written is None or self.written.opened is None:
+            return None
+        opening, closing = self.written.opened
+        known = thoughts_of(self._format, self._model).tags
+        return known if known.opening.strip() == opening.strip() else OpenedReasoning(opening, closing)
 
 
 def raw_prompt(chat: ChatRequest, settings: Settings, fmt: ToolFormat) -> RawPrompt | None:
@@ -147,53 +181,6 @@ def _harmless(value: Any) -> Any:
         case Mapping():
             return {key: _harmless(item) for key, item in value.items()}
     return value
-
-
-class PendingPrompt:
-    """A prompt to write before the backend is asked: a host runs `write` in a thread, then calls `body`.
-
-    plain: the messages for a template that does not understand tools. written: None before `write`. limit: see
-    `RawPrompt`. on_body: called with the body for the backend, which no action of the exchange holds.
-    """
-
-    def __init__(self, raw: RawPrompt, plain: list[Message]) -> None:
-        self._raw = raw
-        self._variables = raw.messages, raw.tools, plain, raw.more
-        self.limit = raw.limit
-        self.written: Written | None = None
-        self.on_body: Callable[[bytes], object] | None = None
-
-    def write(self) -> None:
-        """Write the prompt. Takes milliseconds. Raises ToolCallError."""
-        try:
-            self.written = self._raw.prompts.write(*self._variables)
-        except TemplateRefusalError as said:
-            raise refusal("messages", f"The model's chat template refuses these messages: {said}") from None
-        except FormatError as error:
-            raise ToolCallError("upstream_error", f"The prompt cannot be written: {error}") from None
-
-    @property
-    def text(self) -> str:
-        """The prompt; empty before `write`."""
-        return "" if self.written is None else self.written.text
-
-    def body(self, body: bytes) -> bytes:
-        """The body of the text completion, made of the chat completion's."""
-        stop = () if self.written is None else self.written.ends
-        preserved = preserved_tokens(self._raw.format, self._raw.model)
-        asked = completion_body(body, self.text, stop=stop, preserved=preserved, llama_cpp=self._raw.llama_cpp)
-        if self.on_body is not None:
-            self.on_body(asked)
-        return asked
-
-    @property
-    def opened(self) -> OpenedReasoning | None:
-        """The reasoning that the prompt's end opens, if any."""
-        if self.written is None or self.written.opened is None:
-            return None
-        opening, closing = self.written.opened
-        known = thoughts_of(self._raw.format, self._raw.model).tags
-        return known if known.opening.strip() == opening.strip() else OpenedReasoning(opening, closing)
 
 
 _CALLS = [ToolCall("f", '{"a": "b"}', "call_000000001"), ToolCall("f", '{"a": 1}', "call_000000002")]

@@ -10,7 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..answer.operations import AnswerWriter
 from ..apis.context_errors import CONTEXT, is_context_error
@@ -28,12 +28,9 @@ from ..response.stream import StreamRewriter
 from ..settings import Settings
 from ..usage.meter import UsageMeter
 from ..wire import openai
-from .actions import Facts, State
+from .actions import Ask, Facts, State
 from .attempt import ToolRequest
 from .backend_memory import BackendMemory, Fact, Topic
-
-if TYPE_CHECKING:
-    from .raw_prompt import PendingPrompt
 
 _log = logging.getLogger("toolcall_middleware")
 
@@ -47,8 +44,8 @@ _PATIENCE = 24
 class ToolAnswer:
     """One request with tools, and the answers to its attempts. It keeps no state of the connection.
 
-    extension: adds remarks to calls. defer: whether to wait for a count that takes time (`pending`).
-    lowers_limit: see `Negotiation`. writer: writes the answer if the client speaks another API.
+    extension: adds remarks to calls. lowers_limit: see `Negotiation`. writer: writes the answer if the client speaks
+    another API.
     """
 
     def __init__(
@@ -58,7 +55,6 @@ class ToolAnswer:
         memory: BackendMemory,
         extension: Extension | None,
         *,
-        defer: bool,
         lowers_limit: bool = False,
         writer: AnswerWriter | None = None,
     ) -> None:
@@ -67,7 +63,6 @@ class ToolAnswer:
         self._settings = settings
         self._memory = memory
         self._extension = extension
-        self._defer = defer
         self._request = ToolRequest(chat, settings, memory, extension, lowers_limit=lowers_limit)
         self.error: ToolCallError | None = None  # sent to the client instead of an answer, or at its end
         # Of the current response:
@@ -84,20 +79,14 @@ class ToolAnswer:
 
     # -- the request ---------------------------------------------------------------------------------------------
 
-    def first(self) -> bytes:
-        """The body for the backend."""
+    def first(self) -> Ask:
+        """Ask the backend."""
         return self._request.first()
 
-    def take_next(self) -> bytes | None:
-        """The body to ask the backend again with, once."""
-        request = self._request
-        body, request.next_body = request.next_body, None
-        return body
-
-    @property
-    def prompt(self) -> PendingPrompt | None:
-        """The prompt to write for the current body; None if nothing is to be written."""
-        return self._request.prompt
+    def take_next(self) -> Ask | None:
+        """Ask the backend again, once; None if it is not to be asked."""
+        ask, self._request.next = self._request.next, None
+        return ask
 
     @property
     def native(self) -> bool:
@@ -218,7 +207,7 @@ class ToolAnswer:
             self._form.goes_on = outcome.asked is not None and (stream.leaves_off() or left)
             return b"" if outcome.asked is None else out
         _warn(outcome.warnings)
-        if self._defer and stream.is_due:
+        if stream.is_due:
             self._is_due = True
             return out
         return out + stream.end()
@@ -269,7 +258,7 @@ class ToolAnswer:
         if chat.stream:
             return self._as_stream(data)
         try:
-            answer = read_whole(data, request.make_choice, request.usage, defer=self._defer)
+            answer = read_whole(data, request.make_choice, request.usage)
         except ToolCallError as error:
             if request.retries(error):
                 return None
@@ -283,7 +272,7 @@ class ToolAnswer:
             return None
         _warn(answer.outcome.warnings)
         self._outcome = answer.outcome
-        if self._defer and request.usage.is_due:
+        if request.usage.is_due:
             self._is_due, self._answer = True, answer
             return Reply(self._status, b"", None)  # `counted_in` writes it
         return self._written_whole(answer)
@@ -303,7 +292,7 @@ class ToolAnswer:
         if events is None:
             return None if not data.strip() and self._request.asks_whole() else self._no_answer(data)
         out = self._restart(events, left=self._form.goes_on)
-        if self._request.next_body is not None:
+        if self._request.next is not None:
             return None
         return Reply(self._status, out, {"content-type": "text/event-stream", **self.headers()})
 

@@ -16,15 +16,14 @@ class UsageTap:
     """A stream whose client asks for usage. A chunk that holds text alone is read by its type.
 
     One chunk is added before `[DONE]`, and only when the backend sent no usage; the backend's is taken away where the
-    meter does not take it. defer: do not count at `[DONE]` but wait for `release`, when the count is due.
+    meter does not take it. A count that is due is not made at `[DONE]`: the stream waits for `release`.
     """
 
-    __slots__ = ("_defer", "_held", "_last", "_looking", "_meter", "_reader")
+    __slots__ = ("_held", "_last", "_looking", "_meter", "_reader")
 
-    def __init__(self, meter: UsageMeter, max_event_bytes: int | None = None, *, defer: bool = False) -> None:
+    def __init__(self, meter: UsageMeter, max_event_bytes: int | None = None) -> None:
         self._meter = meter
         self._reader = EventReader(max_event_bytes)
-        self._defer = defer
         self._looking = True  # whether a usage chunk may still be due
         self._last = b""  # the last chunk with a choice
         self._held: list[bytes] | None = None  # from `[DONE]` on, while the count is waited for
@@ -87,7 +86,7 @@ class UsageTap:
             self._looking = False
             if not self._last:
                 return event.raw
-            if self._defer and self._meter.is_due:
+            if self._meter.is_due:
                 self._held = [event.raw]
                 return b""
             return self._counted() + event.raw

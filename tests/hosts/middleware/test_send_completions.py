@@ -16,7 +16,7 @@ from tests.helpers.completions_fake import CompletionsBackend
 from tests.helpers.fakes import serve
 from toolcall_middleware import SettingsError, ToolCallMiddleware
 from toolcall_middleware.observe.report import Report
-from toolcall_middleware.upstream.raw_prompt import PendingPrompt
+from toolcall_middleware.upstream.raw_prompt import RawPrompt
 
 from ...formats.template import templates
 
@@ -372,13 +372,13 @@ def test_the_proxy_asks_the_sibling_path_over_loopback(template: str, monkeypatc
 async def test_writing_the_prompt_is_work_of_ours_and_no_time_of_the_backends(
     template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = PendingPrompt.write
+    write = RawPrompt.write
 
-    def slowly(prompt: PendingPrompt) -> None:
+    def slowly(prompt: RawPrompt) -> None:
         time.sleep(0.3)
         write(prompt)
 
-    monkeypatch.setattr(PendingPrompt, "write", slowly)
+    monkeypatch.setattr(RawPrompt, "write", slowly)
     reports: list[Report] = []
 
     class Observer:

@@ -9,7 +9,7 @@ import re
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...apis.completions import CompletionAnswer, wanted_logprobs
-from ...upstream.raw_prompt import PendingPrompt
+from ...upstream.raw_prompt import RawPrompt
 from ..http.answer import Answer, Reads
 from ..http.head import normal_path
 
@@ -19,7 +19,7 @@ _COMPLETIONS = "/completions"
 _NOT_THERE = frozenset({404, 405, 501})
 
 
-async def written(app: ASGIApp, body: bytes, prompt: PendingPrompt) -> tuple[ASGIApp, bytes]:
+async def written(app: ASGIApp, body: bytes, prompt: RawPrompt) -> tuple[ASGIApp, bytes]:
     """An app that is asked at the path of chat completions, and the body to ask it with, once the prompt is written.
 
     The body is a text completion's, the answer a chat's. body: a chat completion's. Raises ToolCallError.
