@@ -278,7 +278,7 @@ class ToolRequest:
 
     def is_accepted(self) -> None:
         """The backend accepts the body as it is."""
-        self._negotiation.after_acceptance()
+        self._negotiation.refusals.confirm()
 
     def retries(self, error: ToolCallError) -> bool:
         """Whether a refused call is retried. Only called if nothing was sent to the client."""

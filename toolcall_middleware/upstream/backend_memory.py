@@ -124,6 +124,34 @@ class BackendMemory:
         ]
 
 
+class Refusals:
+    """Refusals that are remembered once the backend accepts the request without what it refused: that shows the cause.
+
+    memory, model: where they are remembered, and of what.
+    """
+
+    def __init__(self, memory: BackendMemory, model: str) -> None:
+        self._memory = memory
+        self._model = model
+        self._pending: dict[Fact, tuple[int, str, Any, bool]] = {}
+
+    def add(self, fact: Fact, said: str, *, level: int = logging.WARNING, value: Any = True, own: bool = False) -> None:
+        """Add a refusal, and what is logged of the backend then. own: it is remembered for this client alone."""
+        self._pending[fact] = level, said, value, own
+
+    def drop(self, fact: Fact) -> None:
+        """Drop a refusal: something else was refused too."""
+        self._pending.pop(fact, None)
+
+    def confirm(self) -> None:
+        """The backend accepts the request."""
+        for fact, (level, said, value, own) in self._pending.items():
+            note = self._memory.note_own if own else self._memory.note
+            note(self._model, fact, value=value, seconds=REMEMBERED_SECONDS)
+            _log.log(level, "The backend of %s %s.", shown(self._model), said)
+        self._pending.clear()
+
+
 # -- parts of a request that may cause a refusal -------------------------------------------------------------------
 #
 # A backend that refuses an ordinary request would refuse it from any client. Fields that few clients send (a client's

@@ -36,6 +36,7 @@ from .backend_memory import (
     REMEMBERED_SECONDS,
     BackendMemory,
     Fact,
+    Refusals,
     ToolSupport,
     Topic,
     has_plain_names,
@@ -96,10 +97,9 @@ class Negotiation:
         self._settings = settings
         self._memory = memory
         self._auto = settings.mode == "auto"
-        self._ladder: ConstraintLadder | None = None
+        self.refusals = Refusals(memory, chat.model)
+        self._ladder = ConstraintLadder(settings, memory, self.refusals)
         self._lowers_limit = lowers_limit
-        self._refused: list[str] = []  # fields whose refusal is remembered once the request is accepted without them
-        self._refused_options: list[str] = []  # the same for optional fields of the client
         self._broke_promise = False  # asked natively, the backend made no call although one is required
         self._watches_format = False  # whether an empty answer may show that calls in the prompt's format get lost
         self.extra: dict[str, Any] = {}
@@ -158,7 +158,7 @@ class Negotiation:
     @property
     def asked(self) -> ConstraintRequest | None:
         """The constraint that is requested; None without one."""
-        return None if self._ladder is None else self._ladder.asked
+        return self._ladder.asked
 
     @property
     def kind(self) -> str | None:
@@ -171,16 +171,11 @@ class Negotiation:
         return self.asked is not None and self.asked.bare
 
     @property
-    def _is_loose(self) -> bool:
-        """Whether the constraint is weaker than the tools' schemas, so that calls have to be checked against them."""
-        return self._ladder is not None and self._ladder.is_loose
-
-    @property
     def strict(self) -> frozenset[str]:
         """Tools whose calls must fit their schemas, whatever `validate_arguments` says: those with `strict: true`, and
         all if a call is required and could not be constrained to its schema.
         """
-        every = self._is_loose and self._chat.choice.must_call
+        every = self._ladder.is_loose and self._chat.choice.must_call
         return frozenset(tool.name for tool in self._chat.callable_tools.tools if every or tool.strict)
 
     @property
@@ -191,7 +186,7 @@ class Negotiation:
         ignore it, and no backend reports whether it applies `strict` in native mode.
         """
         named = self._settings.constrain != "auto" and self.asked is not None
-        return frozenset() if named and not (self.native or self._is_loose) else self.strict
+        return frozenset() if named and not (self.native or self._ladder.is_loose) else self.strict
 
     def by_prompt(self, fmt: ToolFormat, held: ChatRequest, *, watch: bool = False) -> None:
         """Send the tools in the prompt from now on.
@@ -206,7 +201,7 @@ class Negotiation:
             # The client's response_format is about text and would make calls impossible. It is asked for in words, and
             # together with the calls if one schema can express both.
             self.extra["response_format"] = None
-        self._ladder = ConstraintLadder(held, fmt, self._settings, self._memory)
+        self._ladder.begin(held, fmt)
         self._ask(None)
 
     def _ask(self, before: ConstraintRequest | None) -> None:
@@ -232,7 +227,7 @@ class Negotiation:
             if status in _REFUSED and field in said and self._leaves_out(field):
                 return Next.AGAIN
         ladder, asked = self._ladder, self.asked
-        if ladder is None or asked is None:
+        if asked is None:
             return Next.AGAIN if self._drops_question(status, said) else Next.GIVE
         named = any(word in said for word in _CONSTRAINT_WORDS) or ladder.names_keyword(said)
         if named and status in _REFUSED | _FAILED and not models_fault:
@@ -245,19 +240,6 @@ class Negotiation:
         self._ask(asked)
         return Next.AGAIN
 
-    def after_acceptance(self) -> None:
-        """The backend accepts the request. Remember that it refuses the fields that were left out before."""
-        for field in self._refused:
-            self._memory.refuse(self._chat.model, field)
-            _log.info("The backend of %s takes no %s.", shown(self._chat.model), field)
-        self._refused.clear()
-        for name in self._refused_options:
-            self._memory.note_own(self._chat.model, self._option(name), seconds=REMEMBERED_SECONDS)
-            _log.info("The backend of %s refuses %s: it is asked without.", shown(self._chat.model), name)
-        self._refused_options.clear()
-        if self._ladder is not None:
-            self._ladder.accepted()
-
     def _leaves_out_options(self, status: int, said: str) -> bool:
         """Leave out the optional fields that an error names. Return whether there were any."""
         if status not in _REFUSED | _FAILED or self._settings.upstream_api != "openai":
@@ -265,7 +247,8 @@ class Negotiation:
         sent = [name for name in OPTIONAL if name in self._chat.fields and name not in self.extra]
         named = [name for name in sent if OPTIONAL[name].search(said)]
         self.extra.update(dict.fromkeys(named))
-        self._refused_options += named
+        for name in named:
+            self.refusals.add(self._option(name), f"refuses {name}: it is asked without", level=logging.INFO, own=True)
         return bool(named)
 
     def _fits_limit(self, error: ToolCallError) -> bool:
@@ -298,19 +281,20 @@ class Negotiation:
 
         learn: remember the refusal once the request is accepted without the field.
         """
-        usage = field == _STREAM_OPTIONS
-        ours = isinstance(self.extra.get(field), dict) or (self._chat.include_usage and field not in self.extra)
-        if usage and not ours:
+        chat, added = self._chat, field in self.extra
+        if field == _STREAM_OPTIONS:
+            asked = self.extra[field] if added else openai.read_value(chat.fields.get(field))
+            if asked is None or not (added or chat.include_usage):
+                return False
+            # The cause may be another option of the client in it.
+            learn = learn and asked == {"include_usage": True}
+        elif added or field in chat.fields:
             return False
-        if not usage and (field in self._chat.fields or field in self.extra):
-            return False
-        asked = self.extra.get(field) or openai.read_value(self._chat.fields.get(field))
-        if learn and (not usage or asked == {"include_usage": True}):
-            self._refused.append(field)  # otherwise the cause may be another option of the client in it
-        if usage and not self._chat.include_usage and field in self._chat.fields:
+        if learn:
+            self.refusals.add(Fact(Topic.REFUSES, (field,)), f"takes no {field}", level=logging.INFO)
+        self.extra[field] = None
+        if field == _STREAM_OPTIONS and field in chat.fields and not chat.include_usage:
             del self.extra[field]  # the client's own
-        else:
-            self.extra[field] = None
         return True
 
     # -- learning from answers ----------------------------------------------------------------------------------
@@ -357,7 +341,7 @@ class Negotiation:
         ladder, asked = self._ladder, self.asked
         if cut and text.lstrip()[:1] in {"", "{", "[", "<", "`"}:
             return Next.GIVE  # the call was too long for the limit and would be again; prose may not be
-        if ladder is not None and asked is not None and not cut:
+        if asked is not None and not cut:
             # An answer without a call does not fit the constraint: the backend silently ignores it.
             prose = text.lstrip()[:1].isalpha() and asked.kind != "structural_tag"
             ladder.ignored(plainly=prose and not odd_fields(self._chat))
@@ -526,40 +510,40 @@ class ConstraintLadder:
     `is_loose`: it is weaker than the tools' schemas, so that calls have to be checked against them.
     """
 
-    def __init__(self, chat: ChatRequest, fmt: ToolFormat, settings: Settings, memory: BackendMemory) -> None:
-        self._chat = chat
-        self._format = fmt
+    def __init__(self, settings: Settings, memory: BackendMemory, refusals: Refusals) -> None:
         self._settings = settings
         self._memory = memory
-        self._shape = odd_fields(chat)
-        self._requests = [
-            asking
-            for asking in constraint_requests(chat, fmt, settings)
-            if settings.constrain != "auto" or not self._is_known(asking.kind)
-        ]
-        self._full: ConstraintRequest | None = None  # `asked`, or the constraint that it was loosened from
-        self._refused: list[str] = []  # kinds
-        self._count = 0
-        self._news = False  # the current constraint was refused in its full form
+        self._refusals = refusals
         self.asked: ConstraintRequest | None = None
-        self.next_kind()
+
+    def begin(self, chat: ChatRequest, fmt: ToolFormat) -> None:
+        """Ask for the first constraint of calls in this format."""
+        self._chat = chat
+        self._format = fmt
+        self._shape = odd_fields(chat)
+        self._count = 0
+        self._full: ConstraintRequest | None = None  # `asked`, or the constraint that it was loosened from
+        found = constraint_requests(chat, fmt, self._settings)
+        self._requests = [one for one in found if self._settings.constrain != "auto" or not self._is_known(one.kind)]
+        self._next_kind()
 
     @property
     def is_loose(self) -> bool:
         """Whether the current constraint is weaker than the tools' schemas."""
         return self.asked is not None and bool(self.asked.left_out)
 
-    def next_kind(self) -> None:
-        """Go on to the next kind of constraint, if any."""
+    def _next_kind(self) -> None:
+        """Go on to the next kind of constraint, if any, and forget what was refused of this one."""
+        if self._full is not None:
+            self._refusals.drop(self._schema_fact(self._full))
         full = self._full = self.asked = self._requests.pop(0) if self._requests else None
-        self._news = False
         if full is not None and (known := self._memory.recall(self._chat.model, self._schema_fact(full))):
             self.asked = self._loosened(full, known) or full
 
     def drop(self) -> None:
         """Ask without any constraint."""
         self._requests.clear()
-        self.next_kind()
+        self._next_kind()
 
     # -- learning from refusals -------------------------------------------------------------------------------------
 
@@ -569,8 +553,8 @@ class ConstraintLadder:
 
     def after_refusal(self, refusal: str) -> None:
         """Go on to a weaker constraint, or the next kind, after a refusal with this text in lower case."""
-        asked = self.asked
-        if asked is None:
+        asked, full = self.asked, self._full
+        if asked is None or full is None:
             return
         self._count += 1
         if self._count >= _MOST_REFUSALS:
@@ -582,43 +566,29 @@ class ConstraintLadder:
             words = named or (frozenset[str]() if left_out else loose_keywords(self._schemas()))
             for less in (tuple(sorted({*left_out, *words})), _OBJECTS):
                 if less != left_out and (looser := self._loosened(asked, less)) is not None:
-                    self.asked, self._news = looser, True
+                    self.asked = looser
+                    what = "a schema of its tools" if less == _OBJECTS else f"{', '.join(less)} in a schema"
+                    said = f"refuses {what} as {full.kind}: it is asked without, and calls are checked"
+                    self._refusals.add(self._schema_fact(full), said, value=less)
                     return
-        self._refused.append(asked.kind)
-        self.next_kind()
-
-    def accepted(self) -> None:
-        """The backend accepts the request as it is now. Remember the refusals before, which the constraint caused."""
-        model = self._chat.model
-        for kind in self._refused:
-            if has_plain_names(self._chat):
-                self._memory.note(model, self._kind_fact(kind))
-                _log.warning("The backend of %s takes no %s: it is not asked for a while.", shown(model), kind)
-        self._refused.clear()
-        if self._full is not None and self.asked is not None and self._news:
-            self._news, left_out = False, self.asked.left_out
-            self._memory.note(model, self._schema_fact(self._full), value=left_out)
-            what = "a schema of its tools" if left_out == _OBJECTS else f"{', '.join(left_out)} in a schema"
-            _log.warning(
-                "The backend of %s refuses %s as %s: it is asked without, and calls are checked.",
-                shown(model), what, self._full.kind,
-            )  # fmt: skip
+        if has_plain_names(self._chat):
+            self._refusals.add(self._kind_fact(asked.kind), f"takes no {asked.kind}: it is not asked for a while")
+        self._next_kind()
 
     def ignored(self, *, plainly: bool) -> None:
         """Go on to the next kind, after the backend accepted the constraint and did not apply it.
 
         plainly: the answer is impossible under any constraint of the kind.
         """
-        asked = self.asked
-        if asked is None or self._full is None:
+        asked, model = self.asked, self._chat.model
+        if asked is None:
             return
-        model = self._chat.model
         if plainly and has_plain_names(self._chat):
             self._memory.note(model, self._kind_fact(asked.kind))
             _log.warning("The backend of %s ignores %s: it is not asked for a while.", shown(model), asked.kind)
         else:
             self._memory.note_own(model, self._own_fact(asked.kind))
-        self.next_kind()
+        self._next_kind()
 
     def _loosened(self, asked: ConstraintRequest, left_out: tuple[str, ...]) -> ConstraintRequest | None:
         """The same kind without these keywords; None if that makes no difference."""
