@@ -1,10 +1,10 @@
 """One request end to end, without I/O: events in, actions out (`receive`). The host only executes the actions.
 
     receive(Request(body))      -> Pass | Learn(proof) | Ask(body) | Fail(error)
-    receive(Learned())          -> Ask(body)
+    receive(Done())          -> Ask(body)
     receive(Head(status, …))    -> Decode?, Start? (an answer that passes unread, or is only counted)
     receive(Body(data, last))   -> Start, Send, Forward, …, at the end Send(last=True), StopUpstream; Ask, Count, Fail
-    receive(Counted())          -> the rest that was held for the count
+    receive(Done())          -> the rest that was held for the count
     receive(BrokenOff()), receive(Failed(error)), receive(Undecodable(error))
 
 Only this module orders the phases: `_TABLE` has the events allowed in each state, and their handlers. Each kind of
@@ -33,8 +33,8 @@ from .upstream.actions import (
     Body,
     BrokenOff,
     Count,
-    Counted,
     Decode,
+    Done,
     Event,
     Facts,
     Fail,
@@ -42,7 +42,6 @@ from .upstream.actions import (
     Forward,
     Head,
     Learn,
-    Learned,
     Pass,
     Request,
     Send,
@@ -58,8 +57,8 @@ from .upstream.tool_answer import ToolAnswer
 from .usage.meter import UsageMeter
 
 __all__ = [
-    "Action", "Ask", "Body", "BrokenOff", "Count", "Counted", "Decode", "Event", "Exchange", "Fail", "Failed",
-    "Forward", "Head", "Learn", "Learned", "Pass", "Request", "Send", "Start", "State", "StopUpstream", "Undecodable",
+    "Action", "Ask", "Body", "BrokenOff", "Count", "Decode", "Done", "Event", "Exchange", "Fail", "Failed",
+    "Forward", "Head", "Learn", "Pass", "Request", "Send", "Start", "State", "StopUpstream", "Undecodable",
 ]  # fmt: skip
 
 Conversation = ToolAnswer | UsageOnlyAnswer
@@ -140,7 +139,8 @@ class Exchange:
 
     def let_go(self) -> None:
         """Free what was read of the request, in steps. No event may follow."""
-        self._conversation.let_go()
+        if isinstance(self._talk, ToolAnswer):
+            self._talk.let_go()
 
     def receive(self, event: Event) -> Sequence[Action]:
         """Return the actions for an event. Raises RuntimeError for an event that is not allowed in this state."""
@@ -167,6 +167,11 @@ class Exchange:
     @property
     def _conversation(self) -> Conversation:
         assert self._talk is not None  # noqa: S101 - the request has come
+        return self._talk
+
+    @property
+    def _read_answer(self) -> ToolAnswer:
+        assert isinstance(self._talk, ToolAnswer)  # noqa: S101 - else an answer is passed, tapped or a refusal
         return self._talk
 
     # -- the request ---------------------------------------------------------------------------------------------
@@ -227,7 +232,7 @@ class Exchange:
     def _on_sniffing(self, event: Body) -> Sequence[Action]:
         data = b"".join([*self._kept, event.data])
         self._kept, self._size = [], 0
-        talk = self._conversation
+        talk = self._read_answer
         self.state = talk.sniff(data)
         event = Body(data, event.last)
         if self.state is not State.STREAMING:
@@ -286,7 +291,7 @@ class Exchange:
         if self._defer:
             return [Count(pending)]
         pending.count()
-        return self.receive(Counted())
+        return self.receive(Done())
 
     def _ask_again(self, *, early: bool) -> Sequence[Action] | None:
         ask = self._conversation.take_next()
@@ -314,7 +319,7 @@ class Exchange:
         self.state = State.ENDED
         return [Send(out + talk.finish(cut=False, left=True), last=True)]
 
-    def _on_tap_counted(self, _event: Counted) -> Sequence[Action]:
+    def _on_tap_counted(self, _event: Done) -> Sequence[Action]:
         if not self._last:
             return [Send(self._conversation.counted())]
         self.state = State.ENDED
@@ -354,8 +359,8 @@ class Exchange:
         rest: list[Action] = [Send(reply.body, last=True), StopUpstream(early=False)]
         return rest if begun else [start, *rest]
 
-    def _on_counted(self, _event: Counted) -> Sequence[Action]:
-        talk = self._conversation
+    def _on_counted(self, _event: Done) -> Sequence[Action]:
+        talk = self._read_answer
         if self._reply is not None:
             return self._give(talk.counted_in(self._reply))
         return [*self._send(talk.counted()), *self._close(early=self._early)]
@@ -386,7 +391,7 @@ class Exchange:
         state, self.state = self.state, State.ENDED
         if not self._begun:
             return [Fail(error), StopUpstream(early=True)]
-        rest = self._conversation.broken(error, streaming=state is State.STREAMING)
+        rest = self._read_answer.broken(error, streaming=state is State.STREAMING)
         return [Send(rest), Send(b"", last=True), StopUpstream(early=True)]
 
     def _ignore(self, _event: Event) -> Sequence[Action]:
@@ -394,7 +399,7 @@ class Exchange:
 
     _TABLE: ClassVar[Mapping[tuple[State, type], Callable[[Exchange, Any], Sequence[Action]]]] = {
         (State.NEW, Request): _on_request,
-        (State.LEARNING, Learned): _ask_first,
+        (State.LEARNING, Done): _ask_first,
         (State.WAITING, Head): _on_head,
         (State.SNIFFING, Body): _on_sniffing,
         (State.SNIFFING, BrokenOff): _whole_broken_off,
@@ -404,10 +409,10 @@ class Exchange:
         (State.STREAMING, BrokenOff): _stream_broken_off,
         (State.TAPPING, Body): _on_tapping,
         (State.TAPPING, BrokenOff): _tapping_broken_off,
-        (State.TAPPING, Counted): _on_tap_counted,
+        (State.TAPPING, Done): _on_tap_counted,
         (State.PASSING, Body): _on_passing,
         (State.PASSING, BrokenOff): lambda _self, _event: [StopUpstream(early=False)],
-        (State.COUNTING, Counted): _on_counted,
+        (State.COUNTING, Done): _on_counted,
         **dict.fromkeys([(state, event) for state in _ANSWERED for event in (Failed, Undecodable)], _on_failed),
         **dict.fromkeys(_IGNORED, _ignore),
     }

@@ -18,8 +18,8 @@ from toolcall_middleware.exchange import (
     Body,
     BrokenOff,
     Count,
-    Counted,
     Decode,
+    Done,
     Event,
     Exchange,
     Fail,
@@ -112,7 +112,7 @@ def test_a_count_is_waited_for() -> None:
     assert isinstance(count, Count)
     assert state_of(made) is State.COUNTING
     count.pending.count()
-    start, send, stop = made.receive(Counted())
+    start, send, stop = made.receive(Done())
     assert isinstance(start, Start)
     assert isinstance(send, Send)
     assert json.loads(send.data)["usage"]["estimated"] is True
@@ -147,7 +147,7 @@ def test_what_follows_a_stream_that_is_counted_waits_for_the_count(last: Event |
     assert isinstance(count, Count)
     assert list(made.receive(last or Body(b": bye\n\n"))) == []
     count.pending.count()
-    (rest,) = made.receive(Counted())
+    (rest,) = made.receive(Done())
     assert isinstance(rest, Send)
     assert b'"estimated":true' in rest.data
     assert rest.data.endswith(DONE if isinstance(last, BrokenOff) else DONE + b": bye\n\n")
@@ -194,8 +194,8 @@ def test_an_event_that_cannot_come_is_refused() -> None:
         asked().receive(Body(b""))
     made = asked(stream=True)
     made.receive(Head(200, SSE))
-    with pytest.raises(RuntimeError, match="Counted cannot come while an exchange is sniffing"):
-        made.receive(Counted())
+    with pytest.raises(RuntimeError, match="Done cannot come while an exchange is sniffing"):
+        made.receive(Done())
 
 
 @pytest.mark.parametrize("event", [Body(b"x"), Body(b"", last=True), BrokenOff(), Failed(ERROR)])

@@ -47,10 +47,6 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
-class Learned(msgspec.Struct, frozen=True, gc=False):
-    """What `Learn` asked for is done."""
-
-
 class Head(msgspec.Struct, frozen=True):
     """The backend begins to answer."""
 
@@ -83,11 +79,11 @@ class Undecodable(msgspec.Struct, frozen=True):
     error: ToolCallError
 
 
-class Counted(msgspec.Struct, frozen=True, gc=False):
-    """What `Count` asked for is done."""
+class Done(msgspec.Struct, frozen=True, gc=False):
+    """What `Learn` or `Count` asked for is done."""
 
 
-Event = Request | Learned | Head | Body | BrokenOff | Failed | Undecodable | Counted
+Event = Request | Head | Body | BrokenOff | Failed | Undecodable | Done
 
 
 # -- actions ---------------------------------------------------------------------------------------------------------
@@ -98,7 +94,7 @@ class Pass(msgspec.Struct, frozen=True, gc=False):
 
 
 class Learn(msgspec.Struct, frozen=True):
-    """Ask the backend the questions of the proof, let it learn from the answers, and send the event `Learned`."""
+    """Ask the backend the questions of the proof, let it learn from the answers, and send the event `Done`."""
 
     proof: PendingProof
 
@@ -142,7 +138,7 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """Count tokens, which takes time, and send the event `Counted`."""
+    """Count tokens, which takes time, and send the event `Done`."""
 
     pending: UsageMeter
 

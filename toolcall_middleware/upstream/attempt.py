@@ -289,85 +289,57 @@ class ToolRequest:
         self._again(error.written, f"{_to_model(error.message)} Correct the call and write it again, and nothing else.")
         return True
 
-    def _answers(self, asked: Asked | None) -> bool:
-        """Whether the model waits for a result from the middleware. If so, the next attempt holds the result."""
-        if asked is None:
-            return False
-        self._ask_because(FIND_TOOLS, f"{asked.name}: {asked.arguments[:_MAX_SHOWN]}")
-        texts, calls = self.tools.answer(asked, self._format.chosen)
-        self._go_on(calls if self.native else texts, calls)
-        return True
-
     def is_settled(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """Whether this answer is final. If not, another attempt is set up.
 
         left: some of it was sent to the client. Raises ToolCallError if `tool_choice` asks for a call, none came, and
         there is no attempt left.
         """
-        if self._answers(outcome.asked):
+        if outcome.asked is not None:
+            self._answer(outcome.asked)
             return False
         if self.prompt is None:
             self._reasoning_start.learn(outcome.opened)
-        if self._is_swallowed(outcome, left=left):
-            return False
-        if not self._keeps_promise(outcome) or not self._fits(outcome, left=left) or self._learn(outcome, left=left):
-            return False
-        return not self._is_empty(outcome, left=left)
-
-    def _fits(self, outcome: AnswerOutcome, *, left: bool) -> bool:
-        """Whether the answer's text fits the requested JSON. Otherwise another attempt is set up."""
-        json = None if self.native else self.json
-        if json is None or not json.misses(cut=outcome.cut, left=left):
-            return True
-        self._ask_because("misfit", json.misfit)
-        self._again(json.text, json.wish)
-        return False
-
-    def _is_empty(self, outcome: AnswerOutcome, *, left: bool) -> bool:
-        """Whether the answer has no text and no call, and is retried: agents stop at such an answer."""
-        empty = outcome.silent and not (outcome.cut or outcome.calls or outcome.thought_bytes)
-        if left or not empty or not self.may_ask_again:
-            return False
-        self._was_empty = True
-        self._ask_because("empty_answer", "the model ended without a word or a call")
-        self._again("", _EMPTY)
-        return True
-
-    def _is_swallowed(self, outcome: AnswerOutcome, *, left: bool) -> bool:
-        """Whether the engine removed the call from the text. If so, the next attempt uses another format."""
         if not self.native and outcome.calls:
             self._format.prove()
-        if self.native or not self._format.is_swallowed(outcome, self.usage.shown_tokens) or left:
-            return False
-        self.decide("format", self._format.name, "the engine seems to keep the family's own calls")
-        self._ask_by_prompt("call_swallowed", "the answer is empty, though tokens were counted")
-        return True
+        by_prompt, negotiation = not self.native, self._negotiation
+        # The engine removed the call from the text.
+        swallowed = by_prompt and self._format.is_swallowed(outcome, self.usage.shown_tokens)
+        if swallowed and not left:
+            self.decide("format", self._format.name, "the engine seems to keep the family's own calls")
+            self._ask_by_prompt("call_swallowed", "the answer is empty, though tokens were counted")
+        elif self.chat.choice.must_call and not outcome.satisfied:
+            self._call_now(outcome)
+        elif by_prompt and self.json is not None and self.json.misses(cut=outcome.cut, left=left):
+            self._ask_because("misfit", self.json.misfit)
+            self._again(self.json.text, self.json.wish)
+        elif negotiation.after_answer(outcome) is Next.PROMPT and not left:
+            self._ask_by_prompt("tools_lost", "the tools did not reach the model, or its call got lost")
+        elif _is_empty(outcome) and not left and self.may_ask_again:
+            self._was_empty = True  # agents stop at such an answer
+            self._ask_because("empty_answer", "the model ended without a word or a call")
+            self._again("", _EMPTY)
+        return self.next is None
 
-    def _learn(self, outcome: AnswerOutcome, *, left: bool) -> bool:
-        """Learn from an answer. Return whether the next attempt is by prompt: native tools or their call got lost."""
-        todo = self._negotiation.after_answer(calls=outcome.calls, read_markup=outcome.read_markup, lost=outcome.lost)
-        if todo is not Next.PROMPT or left:
-            return False
-        self._ask_by_prompt("tools_lost", "the tools did not reach the model, or its call got lost")
-        return True
+    def _answer(self, asked: Asked) -> None:
+        """Set up another attempt with the result of a call that the middleware answers."""
+        self._ask_because(FIND_TOOLS, f"{asked.name}: {asked.arguments[:_MAX_SHOWN]}")
+        texts, calls = self.tools.answer(asked, self._format.chosen)
+        self._go_on(calls if self.native else texts, calls)
 
-    def _keeps_promise(self, outcome: AnswerOutcome) -> bool:
-        """Whether the answer satisfies `tool_choice`. If not, another attempt is set up or ToolCallError is raised."""
-        choice = self.chat.choice
-        if outcome.satisfied or not choice.must_call:
-            return True
+    def _call_now(self, outcome: AnswerOutcome) -> None:
+        """Set up another attempt after an answer without the call that `tool_choice` asks for. Raises ToolCallError."""
         todo = self._negotiation.after_broken_promise(cut=outcome.cut, text=outcome.text)
         detail = "tool_choice asks for a call, and none came"
         if todo is Next.PROMPT:
             self._ask_by_prompt("no_call", detail)
-            return False
-        if todo is Next.AGAIN:
+        elif todo is Next.AGAIN:
             self._ask_because("no_call", detail)
             bare = self._negotiation.is_bare
             wish = _CALL_NOW if self.native else prompt.wish(self.chat, self._format.chosen, bare=bare)
             self._again(outcome.text, f"That answer holds no tool call that can be read. {wish}")
-            return False
-        raise _no_call(choice.name, self._attempts, outcome)
+        else:
+            raise _no_call(self.chat.choice.name, self._attempts, outcome)
 
     def _ask_because(self, why: str, detail: str) -> None:
         """Note the reason for the next attempt."""
@@ -394,6 +366,11 @@ class ToolRequest:
         self.usage.next_attempt()
         self._talk.go_on(more, for_template)
         self.next = self._ask()
+
+
+def _is_empty(outcome: AnswerOutcome) -> bool:
+    """Whether an answer that is complete has no text, no call and no thought."""
+    return outcome.silent and not (outcome.cut or outcome.calls or outcome.thought_bytes)
 
 
 def _no_call(name: str | None, attempts: int, outcome: AnswerOutcome) -> ToolCallError:

@@ -27,6 +27,7 @@ from ..json_schema.loosen import BOOLEANS, loose_keywords, named_keywords, witho
 from ..json_schema.walk import changed
 from ..lru_cache import digest
 from ..request.parse import ChatRequest
+from ..response.choice import AnswerOutcome
 from ..settings import Settings
 from ..wire import openai
 from .backend_memory import (
@@ -299,22 +300,23 @@ class Negotiation:
 
     # -- learning from answers ----------------------------------------------------------------------------------
 
-    def after_answer(self, *, calls: int, read_markup: bool, lost: bool) -> Next:
-        """What to do after an answer. PROMPT: native tools did not reach the model, or its call got lost.
-
-        calls: how many it holds. read_markup: they were read from its text, and none was native. lost: the answer says
-        that there was a call, but holds none. An answer without a call proves nothing.
+    def after_answer(self, outcome: AnswerOutcome) -> Next:
+        """What to do after an answer. PROMPT: native tools did not reach the model, or its call got lost. An answer
+        without a call proves nothing.
         """
+        calls, lost = outcome.calls, outcome.lost
         if not self._auto or not self._chat.offers_tools:
             return Next.GIVE
         if not self.native:
             if self._broke_promise and calls:
                 self._learn(ToolSupport.NONE, "A required call came by prompt alone")
             return Next.GIVE
-        if read_markup or lost:
+        if outcome.read_markup or lost:
             # The backend has no parser for this model, unless native calls came before or the model repeats its input.
             if self.support is not ToolSupport.CALLS and not speaks_of_calls(self._chat):
-                self._learn(ToolSupport.NONE, "A call was left in the text" if read_markup else "A call was lost")
+                self._learn(
+                    ToolSupport.NONE, "A call was left in the text" if outcome.read_markup else "A call was lost"
+                )
             return Next.PROMPT if lost else Next.GIVE
         if calls:
             # A required call may come from a constraint of the backend: it proves nothing.

@@ -19,7 +19,6 @@ from ..settings import Settings
 from ..usage.meter import UsageMeter, meter_for
 from ..usage.tap import UsageTap
 from ..wire import openai
-from ..wire.sse import DONE
 from .actions import Ask, Facts, State
 from .backend_memory import BackendMemory
 from .tool_answer import ToolAnswer
@@ -34,7 +33,7 @@ _log = logging.getLogger("toolcall_middleware")
 
 
 class UsageOnlyAnswer:
-    """A forwarded request and its answer, with the public methods of `ToolAnswer`.
+    """A forwarded request and its answer, with methods of `ToolAnswer`.
 
     counts: whether usage is added to a stream.
     """
@@ -60,9 +59,6 @@ class UsageOnlyAnswer:
 
     def _new_tap(self) -> UsageTap:
         return UsageTap(self._usage, self._settings.max_response_bytes)
-
-    def let_go(self) -> None:
-        """Do nothing: only bytes are held here."""
 
     @property
     def facts(self) -> Facts:
@@ -100,10 +96,6 @@ class UsageOnlyAnswer:
             self._memory.refuse(self._model, _ASKED)
         return State.TAPPING if self._counts and status == 200 and is_stream and plain else State.PASSING
 
-    def sniff(self, data: bytes) -> State:  # noqa: ARG002 - as a conversation
-        """Return COLLECTING for any body: a stream is recognized by its content type, in `begin`."""
-        return State.COLLECTING
-
     def headers(self) -> dict[str, str]:
         """Headers for a streamed answer; they replace the backend's."""
         return {"x-toolcall": f"mode=pass{'; usage=estimated' if self._usage.will_estimate else ''}"}
@@ -115,10 +107,6 @@ class UsageOnlyAnswer:
     def finish(self, *, cut: bool, left: bool) -> bytes:  # noqa: ARG002 - as a conversation
         """The stream is over. Return the unfinished event that it ends with."""
         return self._tap.finish()
-
-    def broken(self, error: ToolCallError, *, streaming: bool) -> bytes:  # noqa: ARG002 - nothing is held back
-        """Return the error as the last event."""
-        return error.sse() + DONE
 
     def pending(self) -> UsageMeter | None:
         """The meter whose count the stream's end waits for; None if it does not wait."""
@@ -139,10 +127,6 @@ class UsageOnlyAnswer:
         self._next = Ask(openai.without_field(self._body, _ASKED))
         self._usage.sent(self._next.body)
         return None
-
-    def counted_in(self, reply: Reply) -> Reply:
-        """Return the reply unchanged: a refusal has no usage."""
-        return reply
 
 
 # Text and reasoning are emitted unchanged, and nothing is retried.

@@ -18,7 +18,7 @@ from ...apis.face import Face
 from ...apis.messages.client.face import MessagesFace
 from ...apis.passage import PASSAGE, Passage
 from ...errors import FormatError, SettingsError, ToolCallError, is_ours
-from ...exchange import Action, Ask, Exchange, Fail, Learn, Learned, Request
+from ...exchange import Action, Ask, Done, Exchange, Fail, Learn, Request
 from ...formats import registry
 from ...observe.json_log import lines_of, log_event
 from ...observe.report import observers_of
@@ -359,7 +359,7 @@ class ToolCallMiddleware:
         try:
             if isinstance(action, Learn):
                 await self._proofs.learn(action.proof, self.app, scope, settings.paths)
-                action = (await offloaded(len(body), exchange.receive, Learned()))[0]
+                action = (await offloaded(len(body), exchange.receive, Done()))[0]
             if isinstance(action, Fail):
                 await caller.refuse(action.error)
             elif isinstance(action, Ask):

@@ -22,8 +22,8 @@ from ...exchange import (
     Body,
     BrokenOff,
     Count,
-    Counted,
     Decode,
+    Done,
     Exchange,
     Fail,
     Failed,
@@ -233,7 +233,7 @@ class Responder:
                     self._next = action
                 case Count(pending):
                     await wait_for(pending, self._app, self._scope, self._paths)
-                    await self._execute(self._exchange.receive(Counted()))
+                    await self._execute(self._exchange.receive(Done()))
                 case Decode(coding, max_bytes):
                     try:
                         self._inflate = Inflate(coding, max_bytes)

@@ -259,29 +259,20 @@ class Approximate(Tokenizer):
     exact = False
 
     def count(self, text: str, /) -> int:
-        return self._in_slices()(text)
+        """Tokens of a text; at least one where there is any text."""
+        tokens = since = 0  # since: characters since the last pause
+        for block in blocks(text, _SLICE):
+            since += len(block)
+            if since > self.chars_at_once:  # more than the event loop ever counts
+                time.sleep(_PAUSE)
+                since = len(block)
+            tokens += self._one(block)
+        return max(1, tokens) if text else 0
 
     count_again = count
 
     def count_prompt(self, prompt: Prompt, /) -> Count:
-        return Count(count_messages(prompt, self._in_slices()).tokens, exact=False)
-
-    def _in_slices(self) -> Callable[[str], int]:
-        """Counts texts one after another; one token at least where there is any text."""
-        since = 0  # characters since the last pause
-
-        def count(text: str) -> int:
-            nonlocal since
-            tokens = 0
-            for block in blocks(text, _SLICE):
-                since += len(block)
-                if since > self.chars_at_once:  # more than the event loop ever counts
-                    time.sleep(_PAUSE)
-                    since = len(block)
-                tokens += self._one(block)
-            return max(1, tokens) if text else 0
-
-        return count
+        return Count(count_messages(prompt, self.count).tokens, exact=False)
 
 
 APPROXIMATE = Approximate(estimate, chars_at_once=1 << 15)
