@@ -12,14 +12,17 @@ from tests.helpers.asgi_client import TOOL, Client, ask, middleware
 from tests.helpers.fakes import TextBackend
 from tests.helpers.loop_watch import standstill
 from toolcall_middleware.formats import registry
+from toolcall_middleware.formats.prompt.thoughts import Thoughts
 from toolcall_middleware.upstream.history import appended, plain
+
+HERMES = registry.get("hermes")
 
 
 def cost_of(messages: list[dict[str, Any]]) -> float:
     best = 1e9
     for _ in range(3):
         begin = time.process_time()
-        plain(messages, registry.get("hermes"), max_result_bytes=None)
+        plain(messages, HERMES, max_result_bytes=None, offered=(), thoughts=Thoughts(), model="m")
         best = min(best, time.process_time() - begin)
     return best
 

@@ -269,17 +269,20 @@ class PendingProof:
 
     def questions(self) -> Questions:
         """The questions for the backend."""
-        props = yield Question(f"/props?model={quote(self.model, safe='')}")
-        told = None if props is None or props.status != 200 else openai.read_value(props.body)
-        window = None
-        if self.window and (window := _window_in_props(told)) is None:
-            models = yield Question("/v1/models")
-            listed = None if models is None or models.status != 200 else openai.read_value(models.body)
-            window = _window_in_models(listed, self.model)
-        support = None
-        if self.support and (support := _support_in_props(told)) is None:
+        told = yield Question(f"/props?model={quote(self.model, safe='')}")
+        props, is_sure = _value(told), told is not None and told.status < _SERVER_ERROR
+        support = window = None
+        match props:
+            case {"default_generation_settings": {"n_ctx": int(tokens)}} if self.window and tokens > 0:
+                window = tokens  # of one slot
+        if self.window and window is None:
+            window = _window_in_models(_value((yield Question("/v1/models"))), self.model)
+        match props:
+            case {"chat_template_caps": {"supports_tools": bool(takes)}} if self.support:
+                support = ToolSupport.SHOWN if takes else ToolSupport.NONE
+        if self.support and support is None:
             support = yield from _support(self.model)
-        return Evidence(support, window, told, is_sure=props is not None and props.status < _SERVER_ERROR)
+        return Evidence(support, window, props, is_sure)
 
     def derive(self, evidence: Evidence) -> str | None:
         """The name of the template in the evidence's `props`. Empty if there is no template, or no family derives from
@@ -303,12 +306,9 @@ class PendingProof:
             size = "no window is known" if evidence.window is None else f"a window of {evidence.window} tokens"
             _log.info("The backend of %s: %s.", shown(self.model), size)
         if self.support:
-            self._learn_support(evidence.support)
-
-    def _learn_support(self, support: ToolSupport | None) -> None:
-        self.memory.note(self.model, FACT, value=support)
-        said = {None: "nothing shows whether tools reach it", ToolSupport.NONE: "tools go by prompt"}
-        _log.info("The backend of %s: %s.", shown(self.model), said.get(support, "tools reach the model"))
+            self.memory.note(self.model, FACT, value=evidence.support)
+            said = {None: "nothing shows whether tools reach it", ToolSupport.NONE: "tools go by prompt"}
+            _log.info("The backend of %s: %s.", shown(self.model), said.get(evidence.support, "tools reach the model"))
 
 
 def support_of(chat: ChatRequest, settings: Settings, memory: BackendMemory) -> ToolSupport | None:
@@ -366,12 +366,13 @@ def _support(model: str) -> Generator[Question, Told | None, ToolSupport | None]
         return None
     if told.status != 200:
         return ToolSupport.NONE if refuses_tools(told.status, _said(told)) else None
-    answer = openai.read_value(told.body)
-    if _has_call(answer):
-        return ToolSupport.CALLS
+    answer = _value(told)
+    match answer:
+        case {"choices": [{"message": {"tool_calls": [_, *_]}}, *_]}:
+            return ToolSupport.CALLS
     with_tool = _prompt_tokens(answer)
     told = None if with_tool is None else (yield from _completion(body))
-    without = None if told is None or told.status != 200 else _prompt_tokens(openai.read_value(told.body))
+    without = _prompt_tokens(_value(told))
     if with_tool is None or without is None:
         return None
     return ToolSupport.SHOWN if with_tool - without >= _LEAST_GROWTH else ToolSupport.NONE
@@ -389,19 +390,9 @@ def _said(told: Told) -> str:
     return told.body.decode("utf-8", "replace").lower()
 
 
-def _support_in_props(props: Any) -> ToolSupport | None:
-    match props:
-        case {"chat_template_caps": {"supports_tools": bool(takes)}}:
-            return ToolSupport.SHOWN if takes else ToolSupport.NONE
-    return None
-
-
-def _window_in_props(props: Any) -> int | None:
-    """The window in llama.cpp's `/props`: the tokens of one slot."""
-    match props:
-        case {"default_generation_settings": {"n_ctx": int(tokens)}} if tokens > 0:
-            return tokens
-    return None
+def _value(told: Told | None) -> Any:
+    """The JSON of an answer of status 200; None without one."""
+    return None if told is None or told.status != 200 else openai.read_value(told.body)
 
 
 def _window_in_models(listed: Any, model: str) -> int | None:
@@ -411,13 +402,6 @@ def _window_in_models(listed: Any, model: str) -> int | None:
     row = next((row for row in rows if row.get("id") == model), rows[0] if len(rows) == 1 else {})
     tokens = row.get("max_model_len") or row.get("context_length")
     return tokens if isinstance(tokens, int) and tokens > 0 else None
-
-
-def _has_call(answer: Any) -> bool:
-    match answer:
-        case {"choices": [{"message": {"tool_calls": [_, *_]}}, *_]}:
-            return True
-    return False
 
 
 def _prompt_tokens(answer: Any) -> int | None:

@@ -53,20 +53,26 @@ def plain(
     fmt: ToolFormat,
     *,
     max_result_bytes: int | None,
-    offered: Collection[str] = (),
-    thoughts: EarlierThoughts | None = None,
+    offered: Collection[str],
+    thoughts: Thoughts,
+    model: str,
 ) -> tuple[str, list[Message]]:
     """The system texts, joined, and the other messages: `role` and `content` only, no two neighbours of one role.
 
-    offered: the names of tools that no result may call. thoughts: writes the reasoning of earlier turns.
+    offered: the names of tools that no result may call. thoughts: how the reasoning of earlier turns is written.
     """
     system: list[str] = []
     rest: list[Message] = []
     run: list[str | Parts] = []  # the contents of neighbours of one role
+    unwanted, left_out = _turns_without_thought(messages, returned(thoughts, model)), 0
     for message in without_calls(messages, fmt, max_result_bytes=max_result_bytes, offered=offered):
         role, content = message["role"], plain_content(message)
-        if role == "assistant" and thoughts is not None:
-            content = _with_thought(content, message, thoughts)
+        if role == "assistant":
+            thought = _missing_thought(message, content, thoughts)
+            if unwanted > 0 and thought:
+                thought, left_out = "", left_out + 1
+            unwanted -= 1
+            content = _with_thought(content, thought, thoughts)
         if role in _SYSTEM_ROLES:
             system.append(content if isinstance(content, str) else _only_text(content))
         elif rest and rest[-1]["role"] == role:
@@ -76,19 +82,38 @@ def plain(
             run = [content]
             rest.append({"role": role, "content": content})
     _close(rest, run)
-    if thoughts is not None:
-        thoughts.log()
+    if left_out:
+        _log.debug("The reasoning of %d earlier turns is left out, as the model wants it.", left_out)
     return joined(system), rest
 
 
-def _with_thought(content: str | Parts, message: Message, thoughts: EarlierThoughts) -> str | Parts:
-    """An assistant's content with its reasoning before it."""
-    if isinstance(content, str):
-        return thoughts.with_thought(message, content)
-    first = _part_text(content[0]) if content else None
-    if first is None:
-        return [_text_part(thought), *content] if (thought := thoughts.with_thought(message, "")) else content
-    return [_text_part(thoughts.with_thought(message, first)), *content[1:]]
+def _turns_without_thought(messages: Sequence[Message], wanted: Returned) -> int:
+    """The number of assistant messages at the beginning whose reasoning the model does not read again."""
+    roles = [message["role"] for message in messages]
+    if wanted is Returned.TURN and "user" in roles:
+        last = len(roles) - 1 - roles[::-1].index("user")
+        return roles[:last].count("assistant")
+    return len(roles) if wanted is Returned.NONE else 0
+
+
+def _first_text(content: str | Parts) -> str | None:
+    """The text that a content begins with; None if it begins with a part that is not text."""
+    return content if isinstance(content, str) else _part_text(content[0])
+
+
+def _missing_thought(message: Message, content: str | Parts, thoughts: Thoughts) -> str:
+    """The reasoning of an assistant's message; empty if its content begins with that already."""
+    begins = (_first_text(content) or "").lstrip().startswith(thoughts.tags.opening)
+    return "" if begins else reasoning_of(message)
+
+
+def _with_thought(content: str | Parts, thought: str, thoughts: Thoughts) -> str | Parts:
+    """An assistant's content with its reasoning, if any, before it."""
+    first = _first_text(content)
+    text = thoughts.written(thought, first or "") if thought else first
+    if isinstance(content, str) or text is None:
+        return text or content
+    return [_text_part(text), *content[first is not None :]]
 
 
 def _close(messages: list[Message], run: list[str | Parts]) -> None:
@@ -304,42 +329,6 @@ def _json(value: Any) -> str:
 
 _log = logging.getLogger("toolcall_middleware")
 _FIELDS = ("reasoning_content", "reasoning")
-
-
-class EarlierThoughts:
-    """Writes the reasoning of a conversation's turns, asked in their order. messages: the client's."""
-
-    __slots__ = ("_from", "_left_out", "_thoughts", "_turn")
-
-    def __init__(self, messages: Sequence[Message], thoughts: Thoughts, model: str) -> None:
-        self._thoughts = thoughts
-        self._turn = 0
-        self._left_out = 0
-        roles = [message["role"] for message in messages]
-        match returned(thoughts, model):
-            case Returned.NONE:
-                self._from = len(roles)
-            case Returned.TURN if "user" in roles:
-                last = len(roles) - 1 - roles[::-1].index("user")
-                self._from = roles[:last].count("assistant")
-            case _:
-                self._from = 0
-
-    def with_thought(self, message: Message, content: str) -> str:
-        """The text of the next assistant message, `content`, after its reasoning unless it begins with that already."""
-        turn, self._turn = self._turn, self._turn + 1
-        thought = reasoning_of(message)
-        if not thought or content.lstrip().startswith(self._thoughts.tags.opening):
-            return content
-        if turn < self._from:
-            self._left_out += 1
-            return content
-        return self._thoughts.written(thought, content)
-
-    def log(self) -> None:
-        """Log how much reasoning was left out. Called after all turns are written."""
-        if self._left_out:
-            _log.debug("The reasoning of %d earlier turns is left out, as the model wants it.", self._left_out)
 
 
 def reasoning_of(message: Message) -> str:

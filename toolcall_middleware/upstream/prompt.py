@@ -95,8 +95,10 @@ class SentConversation:
         if settings.messages == "keep":
             messages = history.without_calls(given, fmt, max_result_bytes=limit, offered=names)
         else:
-            thoughts = history.EarlierThoughts(given, thoughts_of(fmt, chat.model), chat.model)
-            system, messages = history.plain(given, fmt, max_result_bytes=limit, offered=names, thoughts=thoughts)
+            thoughts = thoughts_of(fmt, chat.model)
+            system, messages = history.plain(
+                given, fmt, max_result_bytes=limit, offered=names, thoughts=thoughts, model=chat.model
+            )
             front = history.joined([front, system])
         if front:
             _put_in_front(messages, front, settings.system_role)
