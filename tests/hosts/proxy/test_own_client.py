@@ -18,7 +18,7 @@ from tests.helpers.certificates import certificate_of, needs_openssl
 from toolcall_middleware.hosts.http.client_library import httpx
 from toolcall_middleware.hosts.proxy.upstream import http1
 from toolcall_middleware.hosts.proxy.upstream.client import Progress, Question, Reply, tls_to
-from toolcall_middleware.hosts.proxy.upstream.http1 import HttpAnswer, OriginClient, dial, head_of
+from toolcall_middleware.hosts.proxy.upstream.http1 import Connection, HttpAnswer, OriginClient, dial, head_of
 
 from .proxy_servers import PATIENCE, chunk, raw_upstream, read_request, says
 
@@ -210,9 +210,11 @@ async def test_what_an_upstream_never_takes_keeps_no_connection_open() -> None:
         seen = []
         for size in range(1 << 20, 8 << 20, 1 << 19):  # some fit into the system's buffers, some nearly
             response = await client.ask(request("POST", body=b"x" * size))
-            seen.append(response._connection)
+            connection = response.pieces
+            assert isinstance(connection, Connection)
+            seen.append(connection)
             # As where the system has taken all but little.
-            response._connection._write_paused = False
+            connection._write_paused = False
             assert await read(response) == b"no"
         await asyncio.sleep(0.1)
         assert [connection.lost for connection in seen] == [True] * len(seen)

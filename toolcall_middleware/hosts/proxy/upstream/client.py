@@ -14,8 +14,9 @@ import re
 import socket
 import ssl
 import urllib.request
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -34,14 +35,12 @@ _MOST_ASKED = 8 << 20
 """Bytes of what a server says of itself."""
 
 
+@dataclass(slots=True)
 class Progress:
     """How far a request got. `reused`: its connection was not opened for it. `sent`: all of it has left."""
 
-    __slots__ = ("reused", "sent")
-
-    def __init__(self) -> None:
-        self.reused = False
-        self.sent = False
+    reused: bool = False
+    sent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +55,18 @@ class Question:
     progress: Progress
 
 
-class Reply(Protocol):
-    """An answer whose head has come. It must be closed."""
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer whose head has come. It must be closed.
 
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        ...
+    `headers`: as they came. `pieces`: the body as it comes; it raises httpx.TransportError. `close` gives the
+    connection back, or closes it; also where this task is cancelled meanwhile.
+    """
 
-    @property
-    def headers(self) -> Headers:
-        """As they came."""
-        ...
-
-    @property
-    def pieces(self) -> AsyncIterator[bytes]:
-        """The body as it comes. Raises httpx.TransportError."""
-        ...
-
-    async def close(self) -> None:
-        """Give the connection back, or close it; also where this task is cancelled meanwhile."""
+    status: int
+    headers: Headers
+    pieces: AsyncIterator[bytes]
+    close: Callable[[], Awaitable[None]]
 
 
 class Client(Protocol):
@@ -120,7 +111,7 @@ class HttpxClient:
         self._origin = origin
         self._transport = transport
 
-    async def ask(self, question: Question) -> HttpxReply:
+    async def ask(self, question: Question) -> Reply:
         """See Client."""
         trace = _Trace(question.progress)
         extensions = {"timeout": dict(question.seconds), "trace": trace}
@@ -132,56 +123,51 @@ class HttpxClient:
             extensions=extensions,
         )
         request.url = _Target(self._origin, question.target)
-        return HttpxReply(await self._transport.handle_async_request(request))
+        response = await self._transport.handle_async_request(request)
+        pieces = aiter(cast("httpx.AsyncByteStream", response.stream))
+        return Reply(response.status_code, response.headers.raw, pieces, partial(_close_shielded, response))
 
     async def aclose(self) -> None:
         """See Client."""
         await self._transport.aclose()
 
 
-class HttpxReply:
-    """See Reply."""
+async def _close_shielded(response: httpx.Response) -> None:
+    """Close an answer. Half of a close would leave the pool a connection short.
 
-    def __init__(self, response: httpx.Response) -> None:
-        self._response = response
-        self.status = response.status_code
-        self.headers: Headers = response.headers.raw
-        self.pieces: AsyncIterator[bytes] = aiter(cast("httpx.AsyncByteStream", response.stream))
-
-    async def close(self) -> None:
-        """See Reply. Half of a close would leave the pool a connection short.
-
-        The shield is for anyio's scopes, the task of its own for `Task.cancel`.
-        """
-        cancelled: asyncio.CancelledError | None = None
-        with anyio.CancelScope(shield=True):
-            closing = asyncio.ensure_future(self._close())
-            while not closing.done():
-                try:
-                    await asyncio.shield(closing)
-                except asyncio.CancelledError as error:
-                    cancelled = error
-        if cancelled is not None:
+    The shield is for anyio's scopes, the task of its own for `Task.cancel`.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        closing = asyncio.ensure_future(_close(response))
+        while not closing.done():
             try:
-                raise cancelled
-            finally:
-                cancelled = None  # it knows this frame, and would keep request and answer until the collector comes
-        closing.result()
+                await asyncio.shield(closing)
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if cancelled is not None:
+        try:
+            raise cancelled
+        finally:
+            cancelled = None  # it knows this frame, and would keep request and answer until the collector comes
+    closing.result()
 
-    async def _close(self) -> None:
-        stream = self._response.extensions.get("network_stream")
-        if stream is not None and self._has_more():
-            # The pool checks whether the socket has input. Bytes that were read with this answer it would take for the
-            # answer to the next request, which is another client's.
-            await stream.aclose()
-        await self._response.aclose()
 
-    def _has_more(self) -> bool:
-        """Whether bytes followed the answer. httpcore does not say, so this looks inside; False where that differs."""
-        found: Any = self._response.stream
-        for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state"):
-            found = getattr(found, name, None)
-        return bool(getattr(found, "trailing_data", (b"",))[0])
+async def _close(response: httpx.Response) -> None:
+    stream = response.extensions.get("network_stream")
+    if stream is not None and _has_more(response):
+        # The pool checks whether the socket has input. Bytes that were read with this answer it would take for the
+        # answer to the next request, which is another client's.
+        await stream.aclose()
+    await response.aclose()
+
+
+def _has_more(response: httpx.Response) -> bool:
+    """Whether bytes followed the answer. httpcore does not say, so this looks inside; False where that differs."""
+    found: Any = response.stream
+    for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state"):
+        found = getattr(found, name, None)
+    return bool(getattr(found, "trailing_data", (b"",))[0])
 
 
 class _Trace:

@@ -10,13 +10,14 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import zip_longest
 from typing import TypeVar, cast
 
 import httptools
 
 from ...http.client_library import httpx
-from .client import Headers, Question
+from .client import Question, Reply
 
 # Bytes of heads, chunk sizes and trailers in a row; as many as httpcore takes.
 _MOST_FRAMING = 100 * 1024
@@ -200,12 +201,13 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = loop
         self._buffer = buffer
         self._transport: asyncio.Transport
-        self._answer: HttpAnswer | None = None
+        self.answer: HttpAnswer | None = None
         self._fault: httpx.TransportError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._write_paused = False
         self._read_paused = False
-        self._deadline = 0.0
+        self._seconds: float | None = None
+        self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.lost = False
         self.sent = False
@@ -224,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have come. An upstream that sends some without a request is not asked again."""
-        answer = self._answer
+        answer = self.answer
         if answer is None:
             self.abort()
             return
@@ -246,8 +248,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed."""
         self.lost = True
-        if self._answer is not None and self._fault is None:
-            self._fault = self._answer.end(exc)
+        if self.answer is not None and self._fault is None:
+            self._fault = self.answer.end(exc)
         self._stop_timer()
         self._wake()
 
@@ -267,9 +269,10 @@ class Connection(asyncio.BufferedProtocol):
         """Whether an idle connection can be asked: nothing has come on it, not even its end."""
         return not self.lost and not self._transport.is_closing() and not self._has_input()
 
-    def begin(self, answer: HttpAnswer) -> None:
-        """From now on bytes that come are of `answer`."""
-        self._answer = answer
+    def begin(self, answer: HttpAnswer, seconds: float | None) -> None:
+        """From now on bytes that come are of `answer`. seconds: how long to wait for its head, and for each piece."""
+        self.answer = answer
+        self._seconds = seconds
         self._fault = None
         self.sent = False
 
@@ -283,9 +286,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._write_paused:
             await self._taken(seconds)
         self.sent = not self._write_paused and not self._transport.is_closing()
-        if self._answer is not None and self._answer.begun:
+        if self.answer is not None and self.answer.begun:
             # Who answers what it has not read may never read it, and the next request would have to wait for that.
-            self._answer.clean = False
+            self.answer.clean = False
 
     async def _taken(self, seconds: float | None) -> None:
         """Wait until most of what was written is taken, or nothing more need be; each `seconds` some has to be."""
@@ -300,37 +303,40 @@ class Connection(asyncio.BufferedProtocol):
 
     def _is_answered(self) -> bool:
         """Whether the rest of the request need not be sent: it is refused, or its answer is whole."""
-        answer = self._answer
+        answer = self.answer
         return answer is not None and (answer.complete or answer.status >= _FIRST_REFUSAL)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    async def head(self, seconds: float | None) -> None:
-        """Wait for the head of the answer: all of it has to come in `seconds`, which an interim answer gives anew.
+    async def head(self) -> None:
+        """Wait for the head of the answer: all of it has to come in time, which an interim answer gives anew.
         Raises httpx.TransportError.
         """
-        answer = self._answer
+        answer = self.answer
         assert answer is not None  # noqa: S101 - it has begun
-        interim, deadline = 0, self._after(seconds)
+        interim, deadline = 0, self._until()
         while not answer.begun:
             if self._fault is not None:
                 raise self._fault
             if answer.interim != interim:
-                interim, deadline = answer.interim, self._after(seconds)
+                interim, deadline = answer.interim, self._until()
             await self._wait(deadline)
 
-    async def part(self, seconds: float | None) -> bytes:
-        """All of the body that is there, waited for where there is none; empty at its end. Raises
-        httpx.TransportError, after what came before it.
+    def __aiter__(self) -> Connection:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """All of the answer's body that is there, waited for where there is none. Raises httpx.TransportError, after
+        what came before it.
         """
-        answer = self._answer
+        answer = self.answer
         assert answer is not None  # noqa: S101 - it has begun
         while not answer.held:
             if answer.complete:
-                return b""
+                raise StopAsyncIteration
             if self._fault is not None:
                 raise self._fault
-            await self._wait(self._after(seconds))
+            await self._wait(self._until())
         data = answer.take()
         if self._read_paused:
             self._read_paused = False
@@ -343,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
 
         Nobody waits for it.
         """
-        answer, self._answer = self._answer, None
+        answer, self.answer = self.answer, None
         fault, self._fault = self._fault, None
         self._stop_timer()
         if answer is None:
@@ -367,26 +373,24 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 
-    def _after(self, seconds: float | None) -> float | None:
-        return None if seconds is None else self._loop.time() + seconds
+    def _until(self) -> float | None:
+        return None if self._seconds is None else self._loop.time() + self._seconds
 
     async def _wait(self, deadline: float | None) -> None:
         """Wait until something has happened. Raises httpx.ReadTimeout at the event loop's `deadline`."""
         waiter = self._waiter = self._loop.create_future()
-        if deadline is not None:
+        self._deadline = deadline
+        if deadline is not None and self._timer is None:
             # One timer for all waits: most end long before, and moving it would cost more than the look at its end.
-            self._deadline = deadline
-            if self._timer is None:
-                self._timer = self._loop.call_at(self._deadline, self._look_at_clock)
+            self._timer = self._loop.call_at(deadline, self._look_at_clock)
         try:
             await waiter
         finally:
-            self._waiter = None
-            self._deadline = 0.0
+            self._waiter = self._deadline = None
 
     def _look_at_clock(self) -> None:
         self._timer = None
-        if self._waiter is None or not self._deadline:
+        if self._waiter is None or self._deadline is None:
             return
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._look_at_clock)
@@ -422,25 +426,20 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 async def dial(make: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
     """The protocol that `make` gives, connected. Raises OSError, of the first address where there are several."""
-    addresses = await _addresses(host, port)
-    if len(addresses) == 1:
-        return await _connect(make, addresses[0], port, tls, host)
+    addresses = deque(await _addresses(host, port))
     running: set[asyncio.Task[P]] = set()
     fault: BaseException | None = None
     try:
-        for at, address in enumerate(addresses, 1):
-            running.add(asyncio.ensure_future(_connect(make, address, port, tls, host)))
-            while running:
-                wait = None if at == len(addresses) else _STAGGER
-                done, _ = await asyncio.wait(running, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    if task.exception() is None:
-                        running.discard(task)
-                        return task.result()
-                    running.discard(task)
-                    fault = fault or task.exception()
-                if wait is not None:
-                    break
+        while addresses or running:
+            if addresses:
+                running.add(asyncio.ensure_future(_connect(make, addresses.popleft(), port, tls, host)))
+            wait = _STAGGER if addresses else None
+            done, _ = await asyncio.wait(running, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                running.discard(task)
+                if task.exception() is None:
+                    return task.result()
+                fault = fault or task.exception()
         raise fault or OSError(f"{host} has no address")
     finally:
         for task in running:
@@ -514,7 +513,7 @@ class OriginClient:
         self._closed = False
         self._buffer = memoryview(bytearray(_READ_SIZE))
 
-    async def ask(self, question: Question) -> OriginReply:
+    async def ask(self, question: Question) -> Reply:
         """See Client."""
         head = head_of(question.method, question.target, question.headers)
         seconds, told = question.seconds, question.progress
@@ -527,16 +526,21 @@ class OriginClient:
                 connection = await self._dial(seconds.get("connect"))
             self._open.add(connection)
             answer = HttpAnswer(to_head=question.method == "HEAD")
-            connection.begin(answer)
+            connection.begin(answer, seconds.get("read"))
             try:
                 await connection.send(head + question.body, seconds.get("write"))
             finally:
                 told.sent = connection.sent
-            await connection.head(seconds.get("read"))
+            await connection.head()
         except BaseException:
-            self.give_back(connection)
+            self._give_back(connection)
             raise
-        return OriginReply(self, connection, answer, seconds.get("read"))
+        return Reply(answer.status, answer.headers, connection, partial(self._close, connection, answer))
+
+    async def _close(self, connection: Connection, answer: HttpAnswer) -> None:
+        """See Reply. Nothing is waited for, and a second close does nothing: the connection has another answer then."""
+        if connection.answer is answer:
+            self._give_back(connection)
 
     async def aclose(self) -> None:
         """Close all connections, also those in use."""
@@ -548,7 +552,7 @@ class OriginClient:
             connection.abort()
         self._idle.clear()
 
-    def give_back(self, connection: Connection | None) -> None:
+    def _give_back(self, connection: Connection | None) -> None:
         """A request is over; `connection` is kept where another may follow."""
         if self._slots is not None:
             self._slots.release()
@@ -610,39 +614,6 @@ class OriginClient:
             self._idle.popleft().abort()
         if self._idle:
             self._sweeping = loop.call_at(self._idle[0].idle_since + self._keepalive, self._sweep)
-
-
-class OriginReply:
-    """See Reply. It is its own `pieces`: what came together is one piece."""
-
-    __slots__ = ("_client", "_connection", "_seconds", "headers", "status")
-
-    def __init__(self, client: OriginClient, connection: Connection, answer: HttpAnswer, seconds: float | None) -> None:
-        self._client: OriginClient | None = client
-        self._connection = connection
-        self._seconds = seconds
-        self.status: int = answer.status
-        self.headers: Headers = answer.headers
-
-    @property
-    def pieces(self) -> OriginReply:
-        """The body."""
-        return self
-
-    def __aiter__(self) -> OriginReply:
-        return self
-
-    async def __anext__(self) -> bytes:
-        data = await self._connection.part(self._seconds)
-        if not data:
-            raise StopAsyncIteration
-        return data
-
-    async def close(self) -> None:
-        """See Reply. Nothing is waited for."""
-        client, self._client = self._client, None
-        if client is not None:
-            client.give_back(self._connection)
 
 
 def head_of(method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
