@@ -200,7 +200,7 @@ async def test_off_is_silent_and_other_scopes_pass(log: pytest.LogCaptureFixture
 
 def test_lines_come_out_on_standard_output_by_themselves() -> None:
     program = (
-        "import logging, toolcall_middleware.hosts.proxy.access_log as a\n"
+        "import logging, toolcall_middleware.hosts.http.request_record as a\n"
         "a.write_to_stdout(); a.write_to_stdout()\n"
         "a.logger.info('one line')\n"
     )

@@ -12,12 +12,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from toolcall_middleware.hosts.proxy.server import (
-    Bounded,
-    BoundedProtocol,
-    OnceASecond,
-    most_connections,
-)
+from toolcall_middleware.hosts.proxy.app import OnceASecond
+from toolcall_middleware.hosts.proxy.server import Bounded, BoundedProtocol, most_connections
 
 from .proxy_servers import PATIENCE, Uvicorn, proxy_around, serving
 from .routing import http

@@ -20,7 +20,7 @@ from tests.helpers.asgi_client import Client, ask
 from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.cli.faces.requests import PATHS, request_body
-from toolcall_middleware.hosts.proxy.access_log import AccessLog
+from toolcall_middleware.hosts.http.request_record import AccessLog
 from toolcall_middleware.hosts.proxy.inspector.app import Inspector
 from toolcall_middleware.hosts.proxy.inspector.store import Store
 from toolcall_middleware.observe.report import Recorder, Report

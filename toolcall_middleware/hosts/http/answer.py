@@ -243,9 +243,11 @@ class PassingAnswer:
 
 
 class MeasuredAnswer(PassingAnswer):
-    """`complete`: all of the answer has been sent. `first`: when the first byte of the body was."""
+    """`complete`: all of the answer has been sent. `first`: when the first byte of the body was. Its last bytes are
+    kept for their usage.
+    """
 
-    __slots__ = ("complete", "first", "size", "status", "tail")
+    __slots__ = ("_tail", "complete", "first", "size", "status")
 
     def __init__(self, send: Send) -> None:
         super().__init__(send)
@@ -253,7 +255,7 @@ class MeasuredAnswer(PassingAnswer):
         self.size = 0
         self.first: float | None = None
         self.complete = False
-        self.tail = AnswerTail()
+        self._tail = (b"", b"", b"")
 
     def started(self, start: Message) -> Message:
         """See PassingAnswer."""
@@ -265,27 +267,14 @@ class MeasuredAnswer(PassingAnswer):
         self.complete = self.complete or last
         if body:
             self.size += len(body)
-            self.tail.add(body)
+            # The usage may be in two pieces, and [DONE] in a third.
+            _, two, three = self._tail
+            self._tail = two, three, body if len(body) <= _TAIL else body[-_TAIL:]
             if self.first is None:
                 self.first = time.perf_counter()
 
-
-class AnswerTail:
-    """The last bytes of an answer."""
-
-    __slots__ = ("_tail",)
-
-    def __init__(self) -> None:
-        self._tail = (b"", b"", b"")
-
-    def add(self, data: bytes) -> None:
-        """The next piece."""
-        # The usage may be in two pieces, and [DONE] in a third.
-        _, two, three = self._tail
-        self._tail = two, three, data if len(data) <= _TAIL else data[-_TAIL:]
-
     async def tokens(self) -> int:
-        """All of them; 0 where the answer does not say."""
+        """All tokens of the usage; 0 where the answer does not say."""
         return sum(filter(None, self.usage().values()))
 
     def usage(self) -> dict[str, int | None]:

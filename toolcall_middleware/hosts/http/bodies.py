@@ -25,7 +25,7 @@ from starlette.types import Message, Receive, Scope
 
 from ...errors import ToolCallError
 from ...wire.openai import read_object
-from .head import MEASURED, values_of, with_length, without
+from .head import MEASURED, scope_for_body, values_of, without
 
 LARGE = 32 * 1024
 """Bytes that may be read in the event loop: some milliseconds, also where each of them is a surprise."""
@@ -310,8 +310,8 @@ def in_the_clear(body: bytes, scope: Scope, limit: int | None) -> tuple[bytes, S
         return body, scope
     if read_object(body) is None:
         body = _decoded(body, codings, limit)
-    headers = without(with_length(scope, len(body)), {_CODING})
-    return body, {**scope, "headers": headers}
+    scope = scope_for_body(scope, len(body))
+    return body, {**scope, "headers": without(scope["headers"], {_CODING})}
 
 
 async def cleared(body: bytes, scope: Scope, limit: int | None) -> tuple[bytes, Scope]:
@@ -417,27 +417,10 @@ class Leaving:
         if watcher is not None:
             watcher.cancel()
             # It may be receiving: whoever receives next must not meet it.
-            await done_one(watcher)
+            await asyncio.wait([watcher])
             if not watcher.cancelled() and (fault := watcher.exception()) is not None:
                 raise fault
         return ours
-
-
-async def done_one(*futures: asyncio.Future[Any]) -> None:
-    """Wait until one of `futures` is done, whatever became of it. As `asyncio.wait`, at a third of its cost."""
-    waiter = futures[0].get_loop().create_future()
-
-    def wake(_: asyncio.Future[Any]) -> None:
-        if not waiter.done():
-            waiter.set_result(None)
-
-    for future in futures:
-        future.add_done_callback(wake)
-    try:
-        await waiter
-    finally:
-        for future in futures:
-            future.remove_done_callback(wake)
 
 
 # By an escape of JSON, by an encoding of two bytes a letter, or percent-encoded.

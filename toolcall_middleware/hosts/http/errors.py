@@ -54,14 +54,6 @@ async def send_json(
     await send({"type": f"{kind}.response.body", "body": body, "more_body": False})
 
 
-def wants_websocket(scope: Scope) -> bool:
-    """Whether the request asks for a WebSocket. A server without that protocol hands on the upgrade as a GET."""
-    if scope["type"] == "websocket":
-        return True
-    upgrades = values_of(scope["headers"], b"upgrade")
-    return scope["type"] == "http" and any(value.lower() == b"websocket" for value in upgrades)
-
-
 async def refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer an upgrade with 426 and what is supported; close it where the server cannot send an answer."""
     error = ToolCallError(

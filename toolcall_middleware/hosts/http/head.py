@@ -116,6 +116,14 @@ def logins(headers: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
     return values_of(headers, b"authorization") or [b"Bearer " + key for key in values_of(headers, b"x-api-key")]
 
 
+def wants_websocket(scope: Scope) -> bool:
+    """Whether the request asks for a WebSocket. A server without that protocol hands on the upgrade as a GET."""
+    if scope["type"] == "websocket":
+        return True
+    upgrades = values_of(scope["headers"], b"upgrade")
+    return scope["type"] == "http" and any(value.lower() == b"websocket" for value in upgrades)
+
+
 def without(headers: Iterable[tuple[bytes, bytes]], dropped: Container[bytes]) -> Headers:
     """The headers but for those whose name, in lower case, is `dropped`."""
     return [pair for pair in headers if pair[0].lower() not in dropped]
@@ -136,11 +144,6 @@ def without_keys(scope: Scope) -> Scope:
 
 def _name(pair: bytes) -> bytes:
     return unquote_to_bytes(pair.partition(b"=")[0])
-
-
-def with_length(scope: Scope, length: int) -> Headers:
-    """The request's headers, for a body of this length."""
-    return [*without(scope.get("headers", ()), _LENGTH_HEADERS), (b"content-length", b"%d" % length)]
 
 
 MEASURED = "toolcall.measured"

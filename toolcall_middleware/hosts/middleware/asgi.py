@@ -32,7 +32,7 @@ from ..http.answer import MeasuredAnswer
 from ..http.bodies import Given, WhileHuge, behind, cleared, collect, offloaded
 from ..http.cors import ReadableAnswer, admits_origin
 from ..http.errors import log_refusal
-from ..http.head import header_of, logins, values_of, with_length, without
+from ..http.head import header_of, logins, scope_for_body, values_of, without
 from ..http.request_record import Record, record_of, watched
 from .backend_questions import ToolProofs, WholeUsage, wait_for
 from .faces import (
@@ -338,7 +338,7 @@ class ToolCallMiddleware:
             if plain is came:
                 leaving, scope = untouched
             else:
-                scope = {**scope, "headers": with_length(scope, len(plain))}
+                scope = scope_for_body(scope, len(plain))
             scope, send = caller.unread(scope)
             given = Given(leaving, receive)
             if completes_whole_answers(settings):
@@ -433,7 +433,7 @@ class _Caller:
         if self.budget is None:
             return scope, self.send
         answer = MeasuredAnswer(self.budget.sender(self.send))
-        self.budget.tokens = answer.tail.tokens
+        self.budget.tokens = answer.tokens
         return {**scope, "headers": [*without(scope["headers"], {_CODINGS}), (_CODINGS, b"identity")]}, answer.send
 
     async def refuse(self, error: ToolCallError) -> None:

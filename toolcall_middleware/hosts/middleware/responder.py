@@ -35,7 +35,7 @@ from ...exchange import (
     StopUpstream,
     Undecodable,
 )
-from ..http.bodies import CODED, LARGE, Held, Inflate, done_one, offloaded
+from ..http.bodies import CODED, LARGE, Held, Inflate, offloaded
 from ..http.errors import send_error
 from ..http.head import request_scope, response_head
 from .backend_questions import wait_for
@@ -85,7 +85,7 @@ class Responder:
             if self._receiving is not None:
                 receiving, self._receiving = self._receiving, None
                 if receiving.cancel():
-                    await done_one(receiving)
+                    await asyncio.wait([receiving])
                 if not receiving.cancelled():
                     receiving.exception()  # its result is not needed any more
 
@@ -146,7 +146,7 @@ class Responder:
             if self._receiving is None:
                 self._receiving = asyncio.ensure_future(self._client_receive())
             receiving = self._receiving
-            await done_one(receiving, self._stop)
+            await asyncio.wait([receiving, self._stop], return_when=asyncio.FIRST_COMPLETED)
             if receiving.done() and self._receiving is receiving:
                 self._receiving = None
                 message = receiving.result()

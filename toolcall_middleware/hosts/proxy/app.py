@@ -1,20 +1,30 @@
 """The proxy: every request takes one way in, `Proxy.__call__`, and `create_proxy` builds it from the settings.
 
-A request's `Host`, `Origin`, key and path decide who may ask for what.
+A request's `Host`, `Origin`, key and path decide who may ask for what. A signal to stop waits for running answers:
+uvicorn alone closes its sockets at once, so that a health check could not tell a proxy that drains from a dead one, and
+new connections would be refused instead of answered.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hmac
 import ipaddress
+import logging
+import os
 import re
 import secrets
+import signal
 import socket
-from collections.abc import Callable, Iterable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...errors import SettingsError, ToolCallError
 from ...observe.report import observers_of
@@ -30,18 +40,19 @@ from ..http.cors import (
 )
 from ..http.errors import send_json
 from ..http.head import ends_with, header_of, logins, matches, normal_path_of, raw_path, values_of, without
-from ..http.request_record import record_of, watched
+from ..http.request_record import AccessLog, record_of, watched, write_to_stdout
 from ..middleware.faces import refuse
+from ..middleware.start_up import settle
 from ..middleware.tenants import TENANT_KEY
-from .access_log import AccessLog, write_to_stdout
 from .model_list import Readiness
 from .router import Router
-from .server import Lifetime, bound_logging
 from .upstream.upstream import Upstream
 
 if TYPE_CHECKING:
     from .inspector.store import Store
 
+
+logger = logging.getLogger("toolcall_middleware.proxy")
 
 # The connection closes with the answer: the client's next attempt reaches another process.
 _LEAVE = {"connection": "close", "retry-after": "1"}
@@ -62,12 +73,14 @@ def proxy_of(settings: Settings) -> Proxy:
     router = Router(settings)
     if settings.access_log != "off":
         write_to_stdout()
+    if router.is_direct:
+        upstreams = router.apps()
+        return Proxy(upstreams[0], settings, upstreams=lambda: upstreams, peek=True)
     return Proxy(
         router,
         settings,
         upstreams=router.apps,
         reload=None if settings.upstreams_file is None else router.reload,
-        peek=router.is_direct,
     )
 
 
@@ -396,3 +409,119 @@ def _is_of_this_machine(address: str) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+Handler = Callable[[int, FrameType | None], object]
+
+
+class Lifetime:
+    """Counts running requests. Under uvicorn, in the main thread, it takes signals; elsewhere it does nothing else.
+
+    At SIGINT or SIGTERM `drain` is called; the server gets the signal when the last request has ended, or after
+    `grace` seconds, when those that still run are cancelled; at once for a second SIGINT. At SIGHUP `reload` is
+    called; without one SIGHUP does what SIGTERM does, unless it is ignored (`nohup`).
+    """
+
+    def __init__(self, *, drain: Callable[[], None], grace: float, reload: Callable[[], object] | None = None) -> None:
+        self._drain = drain
+        self._grace = grace
+        self._reload = reload
+        self._running: set[asyncio.Task[object]] = set()
+        self._stopping: asyncio.Task[None] | None = None
+        self._previous: dict[int, Handler] = {}
+        self._idle = asyncio.Event()
+
+    @contextlib.contextmanager
+    def request(self) -> Iterator[None]:
+        """While a request is answered by the current task."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - this is a coroutine of a task
+        self._running.add(task)
+        try:
+            yield
+        finally:
+            self._running.discard(task)
+            if not self._running:
+                self._idle.set()
+
+    async def lifespan(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run `app` for the server's lifespan; when its start is complete, the process settles."""
+
+        async def started(message: Message) -> None:
+            await send(message)
+            if message["type"] == "lifespan.startup.complete" and self._previous:
+                settle()
+
+        with self._signals():
+            await app(scope, receive, started)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Signals are ours while the server's lifespan runs."""
+        if threading.current_thread() is not threading.main_thread() or os.name == "nt":
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        if self._reload is not None:
+            loop.add_signal_handler(signal.SIGHUP, self._reload)
+        for number in _STOPS:
+            handler = signal.getsignal(number)
+            # Another server's handler may be one that cannot be called later: it keeps its signals.
+            if callable(handler) and type(getattr(handler, "__self__", None)).__module__.startswith("uvicorn"):
+                self._previous[number] = handler
+                loop.add_signal_handler(number, self._stop, number)
+        if self._reload is None and self._previous and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+            loop.add_signal_handler(signal.SIGHUP, self._stop, signal.SIGTERM)
+        try:
+            yield
+        finally:
+            if self._reload is not None:
+                loop.remove_signal_handler(signal.SIGHUP)
+
+    def _stop(self, number: int) -> None:
+        if self._stopping is not None:
+            if number == signal.SIGINT:
+                self._previous[number](number, None)
+            return
+        self._drain()
+        self._stopping = asyncio.get_running_loop().create_task(self._wait(number))
+
+    async def _wait(self, number: int) -> None:
+        if self._running:
+            logger.info("Waiting at most %g s for %d answers to end.", self._grace, len(self._running))
+            self._idle.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._grace):
+                    await self._idle.wait()
+        if self._running:
+            logger.error("%d answers did not end within %g s and are cut off.", len(self._running), self._grace)
+            for task in self._running:
+                task.cancel("the grace period is over")
+        self._previous[number](number, None)
+
+
+class OnceASecond(logging.Filter):
+    """Lets asyncio's words about the file limit pass once a second: they come for each place in the backlog."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written."""
+        message = record.getMessage().partition("\n")[0][:200]
+        if "accept" not in message:
+            return True
+        now = time.monotonic()
+        passes = now - self._last.get(message, -1.0) >= 1.0
+        if passes:
+            self._last = {message: now}
+        return passes
+
+
+def bound_logging() -> None:
+    """Lets asyncio's words about a full table of files come once a second."""
+    asyncio_log = logging.getLogger("asyncio")
+    if not any(isinstance(each, OnceASecond) for each in asyncio_log.filters):
+        asyncio_log.addFilter(OnceASecond())

@@ -21,8 +21,8 @@ from ...settings import Settings
 from ...wire.openai import encode
 from ..http.answer import PassingAnswer
 from ..http.bodies import Given, cleared, collect, offloaded
-from ..http.errors import refuse_websocket, send_json, wants_websocket
-from ..http.head import scope_for_body, without_keys
+from ..http.errors import refuse_websocket, send_json
+from ..http.head import scope_for_body, wants_websocket, without_keys
 from ..http.request_record import record_of
 from ..middleware.asgi import REFUSED
 from ..middleware.faces import ModelsAnswer, refuse, shows_version
@@ -49,14 +49,13 @@ class Router:
 
     A body is read whole. What names no model goes to the first upstream, what may name one and cannot be read is
     refused. The rules of `model_aliases`, which the upstreams' settings share, rename a client's model for all of them.
-    Where there is one upstream without a file and without aliases, it gets every request as it comes. Raises
-    SettingsError or FormatError.
+    Raises SettingsError or FormatError.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.is_direct = settings.upstreams_file is None and not settings.model_aliases
-        """Whether one upstream gets every request unread."""
+        """Whether there is one upstream, without a file and without aliases: it can get every request unread."""
         self._aliases: list[Rename] = []
         self._random = random.Random()  # noqa: S311 - who is asked is no secret
         self._listing = Listing()
@@ -114,9 +113,7 @@ class Router:
         await asyncio.gather(*self._closing, *(upstream.retire() for upstream in self._upstreams))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.is_direct:
-            await self._upstreams[0](scope, receive, send)
-        elif scope["type"] == "lifespan":
+        if scope["type"] == "lifespan":
             await lifespan(receive, send, self._warm, self.aclose)
         elif wants_websocket(scope):
             await refuse_websocket(scope, receive, send)

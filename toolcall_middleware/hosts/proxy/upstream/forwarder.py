@@ -31,7 +31,7 @@ from ....wire.openai import read_object
 from ....wire.sse import DONE, EventReader
 from ...http.bodies import Inflate, Leaving, collect, offloaded
 from ...http.client_library import httpx
-from ...http.errors import refuse_websocket, send_error, send_refusal, wants_websocket
+from ...http.errors import refuse_websocket, send_error, send_refusal
 from ...http.head import (
     Headers,
     is_chat,
@@ -41,6 +41,7 @@ from ...http.head import (
     scope_for_body,
     upstream_path,
     values_of,
+    wants_websocket,
 )
 from ...http.request_record import Record, record_of
 from .client import (

@@ -185,7 +185,6 @@ class AliasedAnswer(Answer):
         self._model = msgspec.Raw(openai.encode(model))
         self._events = EventReader(limit)
         self._gives_up = False
-        self._seen = self._instead = b""
 
     def begun(self) -> Reads:
         """See Answer."""
@@ -223,32 +222,16 @@ class AliasedAnswer(Answer):
         return out + reader.rest() if self._gives_up else out
 
     def _aliased(self, event: ServerEvent) -> bytes:
-        if self._seen and event.raw.startswith(self._seen):
-            return self._instead + event.raw[len(self._seen) :]
         if event.data is None or b'"model"' not in event.data:
             return event.raw
         data = self._in_object(event.data)
         if data is event.data:
             return event.raw
-        self._remember(event)
         before, found, after = event.raw.partition(event.data)
         if not found:  # on several lines, between the tokens of the object
             data = data.replace(b"\n", b" ")
             return (b"event: " + event.name.encode() + b"\n" if event.name else b"") + openai.event(data)
         return before + data + after
-
-    def _remember(self, event: ServerEvent) -> None:
-        """The bytes up to the model's value: events that begin with them have their model there, too."""
-        value = bytes((openai.read_object(event.data) or {}).get("model", b""))
-        before, found, after = event.raw.partition(b'"model":')
-        if not found or not value or not after.startswith(value):
-            return
-        begin = before + found
-        # What was found may be the key of an inner object.
-        probe = (begin + b"0" + after[len(value) :]).partition(b"{")[2]
-        if bytes((openai.read_object(b"{" + probe) or {}).get("model", b"")) == b"0":
-            self._seen = begin + value
-            self._instead = begin + bytes(self._model)
 
     def _in_object(self, data: bytes) -> bytes:
         fields = openai.read_object(data)
