@@ -17,6 +17,19 @@ from ..wire import openai
 _WORDS = bytes(code if code < 128 and (chr(code).isalnum() or chr(code) in "_-") else 32 for code in range(256))
 
 
+Schema = dict[str, Any]
+
+
+def field_schema(description: str, kind: str = "string", **more: Any) -> Schema:
+    """The schema of a parameter. more: its other keywords."""
+    return {"type": kind, **more, "description": description}
+
+
+def object_schema(properties: Schema, *required: str, **more: Any) -> Schema:
+    """The schema of a function's parameters."""
+    return {"type": "object", "properties": properties, "required": list(required), **more}
+
+
 @dataclass(slots=True)
 class Tool:
     """A tool that the client runs. name: the model's name for it. path: of the tool in the request.

@@ -120,7 +120,8 @@ class UpstreamAnswer(abc.ABC):
         return b"".join(out)
 
     def _chunk(self, chunk: Chunk) -> bytes:
-        choice = {"index": chunk.choice, "delta": chunk.delta, "logprobs": None, "finish_reason": chunk.reason}
+        delta = openai.raw(chunk.delta)
+        choice = {"index": chunk.choice, "delta": delta, "logprobs": None, "finish_reason": chunk.reason}
         if chunk.own is not None:
             choice["native_finish_reason"] = chunk.own
         return self._event(choices=[choice])

@@ -20,7 +20,7 @@ import msgspec
 from ...errors import ToolCallError, kind, refusal, shown
 from ...json_schema.pattern import text_pattern
 from ...wire.json_input import Reader
-from ..offered_tools import OfferedTools, Tool
+from ..offered_tools import OfferedTools, Schema, Tool, field_schema, object_schema
 
 # -- what the model calls a tool, and what the client calls it ---------------------------------------------------------
 # Chat completions have one list of names, Responses have namespaces and tools without a name. A name inside a namespace
@@ -121,8 +121,6 @@ class ClientTools(OfferedTools):
 
 
 _TEXT = {"type": "string"}
-_COUNT = {"type": "integer", "minimum": 0}
-_WORDS = {"type": "array", "items": _TEXT}
 
 DESCRIPTIONS: dict[Kind, str] = {
     Kind.LOCAL_SHELL: "Runs one command on the user's machine and returns its output.",
@@ -131,49 +129,36 @@ DESCRIPTIONS: dict[Kind, str] = {
     Kind.TOOL_SEARCH: "Searches for more tools. Those that are found can be called afterwards.",
 }
 
-PARAMETERS: dict[Kind, dict[str, Any]] = {
-    Kind.LOCAL_SHELL: {
-        "type": "object",
-        "properties": {
-            "command": {**_WORDS, "description": "The program and its arguments."},
-            "working_directory": {**_TEXT, "description": "Where the command runs."},
-            "env": {"type": "object", "additionalProperties": _TEXT, "description": "Environment variables to set."},
-            "timeout_ms": {**_COUNT, "description": "After how many milliseconds it is stopped."},
-        },
-        "required": ["command"],
-        "additionalProperties": False,
-    },
-    Kind.SHELL: {
-        "type": "object",
-        "properties": {
-            "commands": {**_WORDS, "description": "The command lines."},
-            "timeout_ms": {**_COUNT, "description": "After how many milliseconds they are stopped."},
-            "max_output_length": {**_COUNT, "description": "How many characters of output are returned."},
-        },
-        "required": ["commands"],
-        "additionalProperties": False,
-    },
-    Kind.APPLY_PATCH: {
-        "type": "object",
-        "properties": {
-            "type": {"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
-            "path": {**_TEXT, "description": "The file."},
-            "diff": {
-                **_TEXT,
-                "description": "The change as a V4A diff: lines that begin with a space stay, with - go, with + come,"
-                " below a line @@ that names a place. For a new file all lines begin with +. Not for delete_file.",
-            },
-        },
-        "required": ["type", "path"],
-        "additionalProperties": False,
-    },
-    Kind.TOOL_SEARCH: {
-        "type": "object",
-        "properties": {"query": {**_TEXT, "description": "What the tools should be able to do."}},
-        "required": ["query"],
-        "additionalProperties": False,
-    },
-}
+
+def _count(description: str) -> Schema:
+    return field_schema(description, "integer", minimum=0)
+
+
+_CLOSED = {"additionalProperties": False}
+PARAMETERS: dict[Kind, Schema] = {
+    Kind.LOCAL_SHELL: object_schema({
+        "command": field_schema("The program and its arguments.", "array", items=_TEXT),
+        "working_directory": field_schema("Where the command runs."),
+        "env": field_schema("Environment variables to set.", "object", additionalProperties=_TEXT),
+        "timeout_ms": _count("After how many milliseconds it is stopped."),
+    }, "command", **_CLOSED),
+    Kind.SHELL: object_schema({
+        "commands": field_schema("The command lines.", "array", items=_TEXT),
+        "timeout_ms": _count("After how many milliseconds they are stopped."),
+        "max_output_length": _count("How many characters of output are returned."),
+    }, "commands", **_CLOSED),
+    Kind.APPLY_PATCH: object_schema({
+        "type": {"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
+        "path": field_schema("The file."),
+        "diff": field_schema(
+            "The change as a V4A diff: lines that begin with a space stay, with - go, with + come,"
+            " below a line @@ that names a place. For a new file all lines begin with +. Not for delete_file."
+        ),
+    }, "type", "path", **_CLOSED),
+    Kind.TOOL_SEARCH: object_schema(
+        {"query": field_schema("What the tools should be able to do.")}, "query", **_CLOSED
+    ),
+}  # fmt: skip
 
 
 # -- what the model called, as an item -------------------------------------------------------------------------------
@@ -380,7 +365,7 @@ def _custom(tool: Reader) -> dict[str, Any]:
     """A function of one string, which is the tool's free text. Its grammar is in the string's description, and its
     pattern where it is a plain regular expression.
     """
-    text: dict[str, Any] = {"type": "string"}
+    more: Schema = {}
     described = tool.text("description")
     match tool.value("format"):
         case None | {"type": "text"}:
@@ -388,20 +373,15 @@ def _custom(tool: Reader) -> dict[str, Any]:
         case {"type": "grammar", "definition": str(definition), "syntax": ("lark" | "regex") as syntax}:
             about = f"The input of the tool, as text that fits this {syntax} grammar:\n{definition}"
             if syntax == "regex" and (pattern := text_pattern(definition)):
-                text["pattern"] = pattern
+                more["pattern"] = pattern
         case _:
             message = "A custom tool's format must be {'type': 'text'} or a grammar with its definition and syntax."
             raise tool.error("format", message)
     function: dict[str, Any] = {}
     if described and (kept := without_words_on_json(described)):
         function["description"] = kept
-    function["parameters"] = {
-        "type": "object",
-        "properties": {FIELD: {**text, "description": about}},
-        "required": [FIELD],
-        "additionalProperties": False,
-    }
-    return function
+    properties = {FIELD: field_schema(about, **more)}
+    return {**function, "parameters": object_schema(properties, FIELD, **_CLOSED)}
 
 
 def without_words_on_json(description: str) -> str:

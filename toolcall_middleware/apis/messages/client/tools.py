@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
 from typing import Any
 
 from ....errors import ToolCallError, refusal, shown
 from ....wire.json_input import ANTHROPIC, Reader
-from ...offered_tools import OfferedTools, Tool
+from ...offered_tools import OfferedTools, Schema, Tool, field_schema, object_schema
 
 _log = logging.getLogger("toolcall_middleware")
 
@@ -215,7 +214,6 @@ def inline_definition(reference: Reader) -> Tool | None:
 
 
 _TYPE = re.compile(r"(bash|text_editor|memory|computer)_(\d{8})")
-Schema = dict[str, Any]
 
 
 def typed_tool(kind: str, entry: Reader) -> dict[str, Any] | None:
@@ -226,75 +224,63 @@ def typed_tool(kind: str, entry: Reader) -> dict[str, Any] | None:
     found = _TYPE.fullmatch(kind)
     if found is None:
         return None
-    name, description, parameters = _MAKERS[found[1]](found[2], entry)
-    return {"name": name, "description": description, "parameters": parameters}
-
-
-def _object(properties: Schema, *required: str) -> Schema:
-    return {"type": "object", "properties": properties, "required": list(required)}
-
-
-def _text(description: str) -> Schema:
-    return {"type": "string", "description": description}
-
-
-def _integer(description: str) -> Schema:
-    return {"type": "integer", "description": description}
+    name, description, properties, *required = _MAKERS[found[1]](found[2], entry)
+    return {"name": name, "description": description, "parameters": object_schema(properties, *required)}
 
 
 def _integers(count: int, description: str) -> Schema:
-    items = {"type": "integer"}
-    return {"type": "array", "items": items, "minItems": count, "maxItems": count, "description": description}
+    return field_schema(description, "array", items={"type": "integer"}, minItems=count, maxItems=count)
 
 
+_WHAT_TO_DO = "What to do."
 _LINES = _integers(2, "For view: the first and the last line to show, counted from 1; -1 is the end of the file.")
 
 
-def _bash(_version: str, _entry: Reader) -> tuple[str, str, Schema]:
+def _bash(_version: str, _entry: Reader) -> tuple[Any, ...]:
     properties = {
-        "command": _text("The command to run. Required unless the shell is restarted."),
-        "restart": {"type": "boolean", "description": "True restarts the shell."},
+        "command": field_schema("The command to run. Required unless the shell is restarted."),
+        "restart": field_schema("True restarts the shell.", "boolean"),
     }
-    return "bash", "Runs commands in a shell that stays open between calls.", _object(properties)
+    return "bash", "Runs commands in a shell that stays open between calls.", properties
 
 
-def _text_editor(version: str, _entry: Reader) -> tuple[str, str, Schema]:
-    undo = version < "20250429"
-    commands = ["view", "create", "str_replace", "insert", *(["undo_edit"] if undo else [])]
+def _text_editor(version: str, _entry: Reader) -> tuple[Any, ...]:
+    commands = ["view", "create", "str_replace", "insert", *(["undo_edit"] if version < "20250429" else [])]
     # The page names `new_str` for the text of an insertion up to 20250429, and `insert_text` from 20250728 on.
-    inserted = "insert_text" if version >= "20250728" else "new_str"
-    properties: Schema = {
-        "command": {"type": "string", "enum": commands, "description": "What to do."},
-        "path": _text("The file, or for view also the directory."),
-        "file_text": _text("For create: the content of the new file."),
-        "old_str": _text("For str_replace: the text to replace; it must match exactly and stand in the file once."),
-        "new_str": _text("For str_replace: the text to put in its place."),
-        "insert_line": _integer("For insert: the line after which the text goes; 0 is the beginning of the file."),
-        "view_range": _LINES,
-    }
-    if inserted == "insert_text":
-        properties["insert_text"] = _text("For insert: the text to insert.")
-    else:
-        properties["new_str"] = _text("For str_replace: the text to put in its place. For insert: the text to insert.")
-    name = "str_replace_based_edit_tool" if version >= "20250429" else "str_replace_editor"
-    return name, "Views, creates and edits text files.", _object(properties, "command", "path")
-
-
-def _memory(_version: str, _entry: Reader) -> tuple[str, str, Schema]:
-    commands = ["view", "create", "str_replace", "insert", "delete", "rename"]
+    inserts = version >= "20250728"
+    more = "" if inserts else " For insert: the text to insert."
     properties = {
-        "command": {"type": "string", "enum": commands, "description": "What to do."},
-        "path": _text("The file or directory under /memories; not for rename."),
+        "command": field_schema(_WHAT_TO_DO, enum=commands),
+        "path": field_schema("The file, or for view also the directory."),
+        "file_text": field_schema("For create: the content of the new file."),
+        "old_str": field_schema(
+            "For str_replace: the text to replace; it must match exactly and stand in the file once."
+        ),
+        "new_str": field_schema(f"For str_replace: the text to put in its place.{more}"),
+        "insert_line": field_schema(
+            "For insert: the line after which the text goes; 0 is the beginning of the file.", "integer"
+        ),
         "view_range": _LINES,
-        "file_text": _text("For create: the content of the file."),
-        "old_str": _text("For str_replace: the text to replace."),
-        "new_str": _text("For str_replace: the text to put in its place."),
-        "insert_line": _integer("For insert: the line at which the text goes."),
-        "insert_text": _text("For insert: the text to insert."),
-        "old_path": _text("For rename: the present path."),
-        "new_path": _text("For rename: the new path."),
+        **({"insert_text": field_schema("For insert: the text to insert.")} if inserts else {}),
     }
-    return "memory", "Reads and writes files that last beyond this conversation.", _object(properties, "command")
+    name = "str_replace_based_edit_tool" if version >= "20250429" else "str_replace_editor"
+    return name, "Views, creates and edits text files.", properties, "command", "path"
+
+
+def _memory(_version: str, _entry: Reader) -> tuple[Any, ...]:
+    properties = {
+        "command": field_schema(_WHAT_TO_DO, enum=["view", "create", "str_replace", "insert", "delete", "rename"]),
+        "path": field_schema("The file or directory under /memories; not for rename."),
+        "view_range": _LINES,
+        "file_text": field_schema("For create: the content of the file."),
+        "old_str": field_schema("For str_replace: the text to replace."),
+        "new_str": field_schema("For str_replace: the text to put in its place."),
+        "insert_line": field_schema("For insert: the line at which the text goes.", "integer"),
+        "insert_text": field_schema("For insert: the text to insert."),
+        "old_path": field_schema("For rename: the present path."),
+        "new_path": field_schema("For rename: the new path."),
+    }
+    return "memory", "Reads and writes files that last beyond this conversation.", properties, "command"
 
 
 _ACTIONS_2024 = (
@@ -306,32 +292,27 @@ _ACTIONS_2025 = (
 )  # fmt: skip
 
 
-def _computer(version: str, entry: Reader) -> tuple[str, str, Schema]:
+def _computer(version: str, entry: Reader) -> tuple[Any, ...]:
     zoom = version >= "20251124" and entry.value("enable_zoom") is True
     actions = _ACTIONS_2024 if version < "20250124" else _ACTIONS_2025
-    properties: Schema = {
-        "action": {"type": "string", "enum": [*actions, *(["zoom"] if zoom else [])], "description": "What to do."},
+    properties = {
+        "action": field_schema(_WHAT_TO_DO, enum=[*actions, *(["zoom"] if zoom else [])]),
         "coordinate": _integers(2, "[x, y] in pixels from the left and the top, for actions of the mouse."),
-        "text": _text("For type: the text. For key and hold_key: the key or combination, such as ctrl+s."),
+        "text": field_schema("For type: the text. For key and hold_key: the key or combination, such as ctrl+s."),
     }
     if version >= "20250124":
-        directions = ["up", "down", "left", "right"]
         properties |= {
             "start_coordinate": _integers(2, "For left_click_drag: [x, y] where it begins."),
-            "scroll_direction": {"type": "string", "enum": directions, "description": "For scroll: where to."},
-            "scroll_amount": _integer("For scroll: how many clicks of the wheel."),
-            "duration": {"type": "number", "description": "For wait and hold_key: seconds."},
+            "scroll_direction": field_schema("For scroll: where to.", enum=["up", "down", "left", "right"]),
+            "scroll_amount": field_schema("For scroll: how many clicks of the wheel.", "integer"),
+            "duration": field_schema("For wait and hold_key: seconds.", "number"),
         }
     if zoom:
         properties["region"] = _integers(4, "For zoom: [x1, y1, x2, y2], the part to show enlarged.")
     width, height = (entry.value(f"display_{side}_px") for side in ("width", "height"))
     size = f" The screen has {width} x {height} pixels." if isinstance(width, int) and isinstance(height, int) else ""
-    return "computer", f"Controls mouse and keyboard, and shows the screen.{size}", _object(properties, "action")
+    return "computer", f"Controls mouse and keyboard, and shows the screen.{size}", properties, "action"
 
 
-_MAKERS: dict[str, Callable[[str, Reader], tuple[str, str, Schema]]] = {
-    "bash": _bash,
-    "text_editor": _text_editor,
-    "memory": _memory,
-    "computer": _computer,
-}
+# Each gives a name, a description, properties and the names of those that are required.
+_MAKERS = {"bash": _bash, "text_editor": _text_editor, "memory": _memory, "computer": _computer}
