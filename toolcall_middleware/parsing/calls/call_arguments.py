@@ -8,11 +8,9 @@ from ..patterns import SPACE, anywhere
 from ..sink import WrittenArguments
 from ..values.json_reader import JsonReader, decode, quoted
 
-_PLAIN = anywhere(r'[^"\'\\\n]*')
+_IN_SINGLE = anywhere(r"[^'\\\n]*")
 # Inside double quotes, with escapes that are complete. Not what msgspec refuses to decode.
-_RUN = anywhere(r'(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\["\\/bfnrt])*+')
-_ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'"}
-# A lone surrogate stays an escape, which JSON allows. An escape that JSON does not know keeps its backslash.
+_IN_DOUBLE = anywhere(r'(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\["\\/bfnrt])*+')
 _ESCAPE = anywhere(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[\s\S])?")
 _HALF_ESCAPE = re.compile(
     r"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?))?\Z"
@@ -31,13 +29,14 @@ def _may_be_none(text: str) -> bool:
 
 
 def _meaning(escape: str) -> str:
-    """The text that a complete escape means."""
-    if len(escape) == 2:
-        return _ESCAPED.get(escape[1], escape)
-    units = [int(unit, 16) for unit in escape.split("\\u")[1:]]
-    if len(units) == 2:
-        return chr(0x10000 + ((units[0] & 0x3FF) << 10) + (units[1] & 0x3FF))
-    return escape if 0xD800 <= units[0] < 0xE000 else chr(units[0])
+    """The text that a complete escape means. One that JSON does not know, and a lone surrogate, stay as they are."""
+    if escape == "\\'":
+        return "'"
+    try:
+        text: str = decode(f'"{escape}"')
+    except ValueError:
+        return escape
+    return escape if "\ud800" <= text <= "\udfff" else text
 
 
 class StringArguments:
@@ -48,44 +47,27 @@ class StringArguments:
     """
 
     stuck = doubtful = is_empty = False  # see `JsonReader`
-    __slots__ = (
-        "_bare",
-        "_first",
-        "_half",
-        "_inner",
-        "_lead",
-        "_over",
-        "_plain",
-        "_quote",
-        "_short",
-        "done",
-        "repaired",
-    )
+    __slots__ = ("_bare", "_half", "_inner", "_is_object", "_over", "_quote", "_text", "done", "repaired")
 
     def __init__(self) -> None:
-        self.done = False
-        self.repaired = False
+        self.done = self.repaired = False
         self._inner = JsonReader()
         self._quote = ""
         self._half = ""  # an escape that is not complete
-        self._first = ""
-        self._lead: list[str] = []  # white space before the first character: dropped before an object
-        self._plain: list[str] | None = None
-        self._bare = False
-        self._short = False  # the object inside ended in a value
+        self._is_object: bool | None = None  # None: nothing but white space was read
+        self._text: list[str] = []  # of a string that is no object
+        self._bare = False  # a quote without its escape has opened the string inside
         self._over = False  # a line break follows the object: only the quote may follow
 
     @property
     def is_plain(self) -> bool:
         """Whether this is no object, and not empty."""
-        return self._plain is not None
+        return self._is_object is False
 
     @property
     def cut(self) -> bool:
         """Whether more than quotes and closing brackets is missing: see `JsonReader.cut`."""
-        if self._short or self.done:
-            return self._short
-        return not self._first or self._plain is not None or (not self._inner.done and self._inner.cut)
+        return self._inner.cut if self._is_object else not self.done
 
     @property
     def settled(self) -> bool:
@@ -110,37 +92,33 @@ class StringArguments:
             before = i - len(self._half)
             s, i, self._half = self._half + s[i:], 0, ""
         quote = self._quote
-        plain = _RUN if quote == '"' else _PLAIN
-        while i < len(s):
+        plain = _IN_DOUBLE if quote == '"' else _IN_SINGLE
+        while i < len(s) and not self.done:
+            begin, i = i, (SPACE if self._over else plain).match(s, i).end()
+            text, c = s[begin:i], s[i : i + 1]
             if self._over:
-                i = SPACE.match(s, i).end()
-                if i < len(s):
-                    self.close(out, ended=s[i] == quote)
-                    i += s[i] == quote
-                break
-            j = plain.match(s, i).end()
-            if j > i:
-                text = s[i:j]
+                if c:
+                    self.close(out, ended=c == quote)
+                    i += c == quote
+            elif text:
                 self._give(decode(f'"{text}"') if "\\" in text else text, out)
-            elif s[i] == "\\":
+            elif c == "\\":
                 if _HALF_ESCAPE.match(s, i):
                     self._half = s[i:]
                     i = len(s)
                     break
-                j = _ESCAPE.match(s, i).end()
-                self._give(_meaning(s[i:j]), out)
-            elif s[i] == quote and self._ends():
+                i = _ESCAPE.match(s, i).end()
+                self._give(_meaning(s[begin:i]), out)
+            elif c == quote and self._ends():
                 self.close(out, ended=True)
                 i += 1
-                break
             else:
-                self._over = self._over or (s[i] == "\n" and self._inner.done)
-                self._give(s[i], out)
-                if s[i] == quote:
+                self._over = c == "\n" and self._inner.done
+                self._give(c, out)
+                if c == quote:
                     self.repaired = True
                     self._bare = self._inner.in_string
-                j = i + 1
-            i = j
+                i += 1
         return i + before
 
     def release(self, out: list[str]) -> None:
@@ -150,50 +128,36 @@ class StringArguments:
         """The string is over (`ended`: by its quote)."""
         self.done = True
         self.repaired = self.repaired or not ended
-        if self._plain is not None or not self._first:
-            out.append(self._whole("".join(self._plain or ())))
-            return
-        if not self._inner.done and self._inner.cut:
-            self._inner.release(out)
-            self._short = True
-            return
-        self._inner.close(out)
-        self.repaired = self.repaired or self._inner.repaired
+        inner = self._inner
+        if not self._is_object:
+            out.append(self._whole("".join(self._text)))
+        elif inner.cut:
+            inner.release(out)
+        else:
+            inner.close(out)
+            self.repaired = self.repaired or inner.repaired
 
     def _ends(self) -> bool:
+        """Whether the string's own quote ends it here."""
         inner = self._inner
-        if not self._first or self._plain is not None or inner.done:
+        if not self._is_object or inner.done:
             return True
-        if inner.in_string:
-            return not self._bare
-        return not (inner.stack and inner.wants_string)
+        return not (self._bare if inner.in_string else inner.stack and inner.wants_string)
 
     def _give(self, text: str, out: list[str]) -> None:
-        """Read text of the string."""
-        if self._plain is not None:
-            self._plain.append(text)
+        """Read text of the string. White space before an object is dropped."""
+        inner = self._inner
+        if self._is_object is None and (start := text.lstrip()):
+            self._is_object = start[0] == "{"
+            text = start if self._is_object else text
+        if not self._is_object:
+            self._text.append(text)
             return
-        if not self._first:
-            start = text.lstrip()
-            if not start:
-                self._lead.append(text)
-                return
-            self._first = start[0]
-            if self._first != "{":
-                self._plain = [*self._lead, text]
-                return
-            text = start
-        if self._inner.done:
-            self.repaired = self.repaired or not text.isspace()
-        else:
-            self._inner_feed(text, out)
-
-    def _inner_feed(self, text: str, out: list[str]) -> None:
-        end = self._inner.feed(text, 0, out)
-        if self._inner.stuck:
-            self._inner.close(out)
+        end = 0 if inner.done else inner.feed(text, 0, out)
+        if inner.stuck:
+            inner.close(out)
             self.repaired = True
-        elif self._inner.done and text[end:].strip():
+        elif inner.done and text[end:].strip():
             self.repaired = True
 
     def _whole(self, text: str) -> str:
