@@ -83,6 +83,10 @@ class Notation:
     wrapped: bool = False
 
 
+class _Undecided(Exception):
+    """More text must be seen."""
+
+
 class LiteralReader:
     """Reads the arguments of one call after their opening bracket, and emits JSON after the object's first brace.
 
@@ -174,11 +178,19 @@ class LiteralReader:
         """Whether values have no keys here."""
         return bool(self.stack) and self.stack[-1] in _LISTS
 
-    def asked(self, ask: Callable[[LiteralReader, int], _T | None], offset: int = 0) -> Steps[_T]:
-        """The answer of `ask` for the text at `offset`. Waits for more text while the answer is None."""
-        while (said := ask(self, self.i + offset)) is None:
-            yield
-        return said
+    def asked(self, ask: Callable[[LiteralReader, int], _T], offset: int = 0) -> Steps[_T]:
+        """The answer of `ask` for the text at `offset`. Waits for more text while it is undecided."""
+        while True:
+            try:
+                return ask(self, self.i + offset)
+            except _Undecided:
+                yield
+
+    def char(self, k: int) -> str:
+        """The character at `k`, for an `ask`; empty where the text is over."""
+        if k == len(self.s) and not self.last:
+            raise _Undecided
+        return self.s[k : k + 1]
 
     def take(self, end: int) -> None:
         """The text up to `end` is part of the word."""
@@ -246,10 +258,7 @@ def _read(at: LiteralReader) -> Steps[None]:
             yield
             continue
         c = at.s[at.i]
-        ended = _is_end(at, at.i)
-        if ended is None:
-            yield
-        elif ended:
+        if (yield from at.asked(_is_end)):
             at.end(marked=True)
         elif at.state == _COLON:
             at.out.append(": ")
@@ -503,7 +512,7 @@ def _word(at: LiteralReader) -> Steps[None]:
             at.take(end + 1)
 
 
-def _is_end_of_word(at: LiteralReader, k: int) -> bool | None:
+def _is_end_of_word(at: LiteralReader, k: int) -> bool:
     c = at.s[k]
     if c == ",":
         keywords = at.notation.keywords
@@ -531,77 +540,69 @@ def _end_word(at: LiteralReader, *, as_string: bool = False) -> None:
     at.out.append(made)
 
 
-# -- looking ahead: None where more text must be seen first --------------------------------------------------------
+# -- looking ahead -------------------------------------------------------------------------------------------------
 
 
-def _starts(at: LiteralReader, k: int, markers: tuple[str, ...]) -> str | None:
+def _starts(at: LiteralReader, k: int, markers: tuple[str, ...]) -> str:
     """The first of `markers` that is at `k`; "" where none is."""
     s = at.s
     for marker in markers:
         if s.startswith(marker, k):
             return marker
         if not at.last and len(s) - k < len(marker) and marker.startswith(s[k:]):
-            return None
+            raise _Undecided
     return ""
 
 
-def _opens(at: LiteralReader, k: int) -> str | None:
+def _opens(at: LiteralReader, k: int) -> str:
     """The quote that opens a string at `k`; "" where none does."""
     return _starts(at, k, at.notation.quotes)
 
 
-def _is_end(at: LiteralReader, k: int) -> bool | None:
+def _is_end(at: LiteralReader, k: int) -> bool:
     """Whether the marker after all calls is at `k`."""
-    found = _starts(at, k, at.notation.ends)
-    return None if found is None else bool(found)
+    return bool(_starts(at, k, at.notation.ends))
 
 
-def _follows(at: LiteralReader, k: int) -> bool | None:
+def _follows(at: LiteralReader, k: int) -> bool:
     """Whether the text at `k` can follow the end of a string."""
-    s, stack = at.s, at.stack
-    depth, begin = len(stack), k
+    stack, depth, begin = at.stack, len(at.stack), k
     while True:
-        k = _skip(s, k)
-        if k - begin > _MAX_LOOK:
+        k = _skip(at.s, k)
+        if k - begin > _MAX_LOOK or not (c := at.char(k)) or _is_end(at, k):
             return True
-        if k == len(s):
-            return True if at.last else None
-        at_end = _is_end(at, k)
-        if at_end is not False:
-            return at_end
-        c = s[k]
         if c == ",":
-            return True if depth and stack[depth - 1] in _LISTS else _key_follows(at, k + 1)
+            return (depth > 0 and stack[depth - 1] in _LISTS) or _key_follows(at, k + 1)
         if c != (_CLOSERS[stack[depth - 1]] if depth else at.closer):
             if c == "]" and at.notation.listed:
                 return _list_ends(at, k + 1)  # the call's own bracket is missing
-            return False if depth else _known_key_follows(at, k)
+            return not depth and _known_key_follows(at, k)
         k += 1
         depth -= 1
         if depth < 0:
             return _call_ends(at, k)
 
 
-def _known_key_follows(at: LiteralReader, k: int) -> bool | None:
+def _known_key_follows(at: LiteralReader, k: int) -> bool:
     """Whether a declared key is at `k`: before it, a comma may be missing."""
     m = _NAMED.match(at.s, k)
     if m is None and not at.last:
         rest = len(at.s) - k  # the rest of a whole answer is not worth a copy
         if any(rest <= len(key) + 1 and f"{key}:".startswith(at.s[k:]) for key in at.declared):
-            return None
+            raise _Undecided
     return m is not None and m.group(1) in at.declared
 
 
-def _is_set(at: LiteralReader, k: int) -> bool | None:
+def _is_set(at: LiteralReader, k: int) -> bool:
     """Whether the brace before `k` opens a set: no colon is after its first item."""
     s = at.s
     m = _FIRST_ITEM.match(s, k)
     if m is not None:
         return m.group(1) != ":" and bool(s[k : m.start(1)].strip())
-    if at.last or len(s) - k >= _MAX_ITEM:
-        return False
     first = s[WHITE_SPACE.match(s, k).end() :][:1]
-    return None if not first or first not in "{[(}," else False
+    if not at.last and len(s) - k < _MAX_ITEM and (not first or first not in "{[(},"):
+        raise _Undecided
+    return False
 
 
 def _skip(s: str, k: int) -> int:
@@ -609,35 +610,32 @@ def _skip(s: str, k: int) -> int:
     return WHITE_SPACE.match(s, k, k + _MAX_LOOK).end()
 
 
-def _key_follows(at: LiteralReader, k: int) -> bool | None:
+def _key_follows(at: LiteralReader, k: int) -> bool:
     """Whether a key is at `k`, after a comma, and not more of a string or of a text without quotes."""
     s, notation = at.s, at.notation
     k = _skip(s, k)
-    if k == len(s):
-        return True if at.last else None
-    if s[k] in "}])," or s.startswith("**", k):
+    c = at.char(k)
+    if not c or c in "}])," or s.startswith("**", k):
         return True
     quote = _opens(at, k)
-    if quote is None:
-        return None
     if quote and not at.inner and (at.stack or notation.keywords):
         return True
     if quote in notation.verbatim:
         end = s.find(quote, k + len(quote), k + _MAX_LOOK)
         if end < 0:
-            return None if not at.last and len(s) < k + _MAX_LOOK else False
-        j = _skip(s, end + len(quote))
-        if j == len(s):
-            return False if at.last else None
-        return s[j] in ":=" and _may_be_key(at, s[k + len(quote) : end])
+            if not at.last and len(s) < k + _MAX_LOOK:
+                raise _Undecided
+            return False
+        c = at.char(_skip(s, end + len(quote)))
+        return c in {":", "="} and _may_be_key(at, s[k + len(quote) : end])
     m = _QUOTED_KEY.match(s, k) if quote else _NAMED.match(s, k)
     if m is None:
         if not at.last and _KEY_PART.match(s, k):
-            return None
+            raise _Undecided
         # A value without a name.
-        return notation.keywords and not at.stack and not (at.inner or at.in_text) and s[k] in _VALUES
-    if m.end() == len(s) and s[-1] == "=" and not at.last:
-        return None  # `==` may follow
+        return notation.keywords and not at.stack and not (at.inner or at.in_text) and c in _VALUES
+    if s[m.end() - 1] == "=":
+        at.char(m.end())  # `==` may follow
     return _may_be_key(at, m.group(1) if m.group(1) is not None else m.group(2))
 
 
@@ -648,44 +646,37 @@ def _may_be_key(at: LiteralReader, key: str) -> bool:
     return not (at.inner or at.in_text) or not at.declared or bool(at.stack) or key in at.declared
 
 
-def _list_ends(at: LiteralReader, k: int) -> bool | None:
+def _list_ends(at: LiteralReader, k: int) -> bool:
     """Whether the text at `k` may follow the list of calls."""
     k = _skip(at.s, k)
-    if k == len(at.s):
-        return True if at.last else None
-    return _is_end(at, k) if at.notation.ends else at.s[k] not in "'\")]},.;:"
+    c = at.char(k)
+    return not c or (_is_end(at, k) if at.notation.ends else c not in "'\")]},.;:")
 
 
-def _call_ends(at: LiteralReader, k: int) -> bool | None:
+def _call_ends(at: LiteralReader, k: int) -> bool:
     """Whether the bracket before `k` can be the call's own."""
     s, notation = at.s, at.notation
     k = _skip(s, k)
-    if k == len(s):
-        return True if at.last else None
-    at_end = _is_end(at, k)
-    if at_end is not False:
-        return at_end
-    if s[k] == ")" and notation.wrapped:
-        k = _skip(s, k + 1)
-        if k == len(s):
-            return True if at.last else None
-    c = s[k]
-    if c == "<" or s.startswith("```", k):
+    c = at.char(k)
+    if not c or _is_end(at, k):
         return True
-    if c == "`" and not at.last and "```".startswith(s[k:]):
-        return None
+    if c == ")" and notation.wrapped:
+        k = _skip(s, k + 1)
+        c = at.char(k)
+    if not c or c == "<" or _starts(at, k, ("```",)):
+        return True
     if c == "]" and notation.listed:
-        return _list_ends(at, k + 1) if at.inner else True
+        return not at.inner or _list_ends(at, k + 1)
     if c in ",;" and notation.keywords:
-        return _next_call(at, k + 1) if at.inner else True
+        return not at.inner or _next_call(at, k + 1)
     if at.inner and (notation.listed or not notation.keywords):
         return False
     return _next_call(at, k) if at.inner else c.isalnum() or c in "_*#-"
 
 
-def _next_call(at: LiteralReader, k: int) -> bool | None:
+def _next_call(at: LiteralReader, k: int) -> bool:
     k = _skip(at.s, k)
     m = _NEXT_CALL.match(at.s, k)
-    if m is None:
-        return None if not at.last and _NEXT_CALL_PART.match(at.s, k) else False
-    return at.offered(m.group(1))
+    if m is None and not at.last and _NEXT_CALL_PART.match(at.s, k):
+        raise _Undecided
+    return m is not None and at.offered(m.group(1))
