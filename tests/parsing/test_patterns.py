@@ -57,32 +57,21 @@ def test_half_of_no_marker_is_nowhere_and_a_long_marker_is_no_error() -> None:
     assert half_at("a" + "b" * 60, ("b" * 5000,)) == 1
 
 
-@given(WORDS, TEXT, st.integers(0, 4))
-def test_what_lies_ahead_rules_out_no_word(words: list[str], text: str, depth: int) -> None:
-    found = re.match(f"(?:{Trie.of(words).ahead(depth)})", text)
-    begins = any(text.startswith(word) for word in words)
-    begun = any(word.startswith(text) for word in words)
-    if begins or begun:
-        assert found
-    elif found:
-        assert any(text[:depth] == word[:depth] or text.startswith(word) for word in words)
-
-
 def test_first_finds_every_marker_and_every_beginning_of_one() -> None:
     compiled = compile_grammar(Grammar(all_openers(), (("<think>", "</think>"),), ("<|user|>",), ("<x>",), ("</s>",)))
     markers = [opener.marker for opener in all_openers() if opener.marker and opener.where.value == 0]
     for marker in [*markers, "<think>", "</think>", "<|user|>", "<x>", "</s>"]:
         assert compiled.first.match(f"a {marker} b", 2), marker
-        assert compiled.marker_at(f"a {marker} b", 2), marker
+        assert compiled.anywhere.marker_at(f"a {marker} b", 2), marker
         for size in range(1, len(marker)):
             assert compiled.first.match(f"a {marker[:size]}", 2), marker[:size]
-            assert compiled.may_begin_at(f"a {marker[:size]}", 2), marker[:size]
+            assert compiled.anywhere.may_begin_at(f"a {marker[:size]}", 2), marker[:size]
 
 
 def test_halves_of_markers_are_passed_over_at_once() -> None:
     compiled = compile_grammar(Grammar(all_openers()))
     assert compiled.first.search("<" * 1000 + " ") is None
-    assert compiled.first.search("</" * 1000 + " ") is None
+    assert compiled.first.search("]" * 1000 + " ") is None
 
 
 def test_a_value_is_looked_through_for_what_can_end_it() -> None:
@@ -91,7 +80,7 @@ def test_a_value_is_looked_through_for_what_can_end_it() -> None:
     for tag in ("</parameter>", "</function>", "</tool_call>", "<parameter=", "<|im_end|>"):
         for size in range(1, len(tag) + 1):
             assert layout.value_end.match(tag[:size]), tag[:size]
-    for text in ("<div>", "<b", "< ", "<<"):
+    for text in ("<b", "<v", "< ", "<1"):
         assert layout.value_end.match(f"{text} ") is None
     assert layout.half_after_value.match("<para")
     assert layout.half_after_value.match("</tool_call>")

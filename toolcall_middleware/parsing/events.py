@@ -4,8 +4,6 @@
 Calls never nest and never interleave.
 """
 
-from collections.abc import Iterable
-from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -92,23 +90,3 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
 
 
 Event = Text | Reasoning | CallStart | CallArgs | CallEnd | Malformed | UnknownCall | Stop
-
-
-def joined(events: Iterable[Event]) -> list[Event]:
-    """The same events, neighbours of one kind as one: text, thoughts, arguments."""
-    out: list[Event] = []
-    for _, group in groupby(events, _kind):
-        same = list(group)
-        first = same[0]
-        if len(same) == 1 or not isinstance(first, Text | Reasoning | CallArgs):
-            out += same
-        else:
-            text = "".join([event.text for event in same if isinstance(event, Text | Reasoning | CallArgs)])
-            out.append(msgspec.structs.replace(first, text=text))
-    return out
-
-
-def _kind(event: Event) -> tuple[type, bool, bool]:
-    if isinstance(event, Reasoning):
-        return Reasoning, event.markup, event.channel
-    return type(event), False, False

@@ -78,15 +78,6 @@ class Trie:
         ways = self.beginnings().values()
         return f"(?:{'|'.join(ways)})?" if ways else ""
 
-    def ahead(self, depth: int) -> str:
-        """A pattern for the next `depth` characters of a word, fewer where it or the text ends before."""
-        if self.ends or not depth:
-            return ""
-        ways: dict[str, list[str]] = {}
-        for char, way in self._sorted():
-            ways.setdefault(way.ahead(depth - 1), []).append(char)
-        return f"(?:{'|'.join([chars_of(chars) + rest for rest, chars in ways.items()])}|\\Z)"
-
     def _sorted(self) -> Iterator[tuple[str, Trie]]:
         return iter(sorted(self.ways.items()))
 

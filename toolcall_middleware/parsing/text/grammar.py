@@ -5,13 +5,13 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..cursor import Make
-from ..patterns import Anywhere, Trie, anywhere, chars_of
+from ..patterns import Anywhere, Trie, chars_of
+from ..patterns import anywhere as matches_anywhere
 
-_LOOK_AHEAD = 3  # characters after a marker's first one
 _ASCII = "".join(map(chr, range(0x80)))
 
 
@@ -72,20 +72,19 @@ class Grammar:
 
 
 @dataclass(frozen=True, slots=True)
-class Seldom:
-    """Openers that count only at some places of a text: their patterns by the first character, and for those that are
-    not whole, whether they are named.
-    """
+class Markers:
+    """Markers that count at some places of a text, by their first characters."""
 
     whole: dict[str, re.Pattern[str]]
     partial: dict[str, tuple[tuple[re.Pattern[str], bool], ...]]
+    """What could still become a marker, up to the end of the text, and whether it is `named`."""
 
     def marker_at(self, s: str, at: int) -> re.Match[str] | None:
-        """The match of the opener at `s[at]`; its `lastgroup` is the opener's group."""
+        """The match of the marker at `s[at]`; `Compiled.group` returns its group."""
         whole = self.whole.get(s[at : at + 1])
         return None if whole is None else whole.match(s, at)
 
-    def may_begin_at(self, s: str, at: int, begins: Callable[[str], bool]) -> bool:
+    def may_begin_at(self, s: str, at: int, begins: Callable[[str], bool] = bool) -> bool:
         """Whether the text ends in the middle of one. begins: whether the name of an offered tool begins so."""
         for pattern, named in self.partial.get(s[at : at + 1], ()):
             m = pattern.match(s, at)
@@ -99,19 +98,19 @@ class Compiled:
     """A grammar's regular expressions."""
 
     first: re.Pattern[str]
-    """Finds places after other text where a marker may be; the other patterns are matched there."""
+    """Finds places after other text where a marker may be."""
     first_at_start: re.Pattern[str]
     """The same at an answer's start, where more may open a call."""
-    whole: dict[str, re.Pattern[str]]
-    """Markers, by their first character. A literal has no group in them: `groups` has it."""
+    anywhere: Markers
+    """A literal has no group in their patterns: `groups` has it."""
+    at_start: Markers
+    """These, and openers that count only at an answer's start."""
+    on_line: Markers
+    """Openers that count only at the beginning of a line."""
+    fenced: Markers
+    """Openers that count only first in a code fence."""
     groups: dict[str, str]
     """The group of each literal marker."""
-    partial: dict[str, re.Pattern[str]]
-    """What could still become a marker, up to the end of the text, by its first character."""
-    on_line: Seldom
-    """Openers that count only at the beginning of a line."""
-    fenced: Seldom
-    """Openers that count only first in a code fence."""
     openers: dict[str, Opener]
     """By their groups."""
     reasoning: dict[str, str]
@@ -121,22 +120,8 @@ class Compiled:
     ends: Anywhere
     """Tokens that end a turn, and white space, in any number."""
 
-    def marker_at(self, s: str, at: int) -> re.Match[str] | None:
-        """The match of the marker at `s[at]`; `group` returns its group."""
-        whole = self.whole.get(s[at : at + 1])
-        return None if whole is None else whole.match(s, at)
-
-    def may_begin_at(self, s: str, at: int) -> bool:
-        """Whether the text ends in the middle of what could be a marker, which begins at `s[at]`."""
-        partial = self.partial.get(s[at : at + 1])
-        return partial is not None and partial.match(s, at) is not None
-
-    def may_stand_first(self, s: str, at: int) -> bool:
-        """Whether a marker may begin at `s[at]` as the first character of its line, whatever precedes it in `s`."""
-        return self.first.match(s[at : at + _LOOK_AHEAD + 2]) is not None
-
     def named(self, marker: re.Match[str]) -> str | None:
-        """The tool that an opener of `Seldom` names; None where it names none."""
+        """The tool that an opener of `on_line` or `fenced` names; None where it names none."""
         group = marker.lastgroup or ""
         return marker[f"tool_{group}"] if self.openers[group].named else None
 
@@ -161,35 +146,18 @@ def beginnings(*parts: str, gap: str = r"[ \t\r\n]{0,32}") -> str:
 @functools.lru_cache(maxsize=128)
 def compile_grammar(grammar: Grammar) -> Compiled:
     """The expressions for `grammar`; kept, since formats are few and requests many."""
-    patterned: list[tuple[set[str], str]] = []  # the characters with which it may begin, and the pattern
-    partial: list[tuple[set[str], str]] = []
-    openers: dict[str, Opener] = {}
-    start_firsts: set[str] = set()
-    floating: dict[str, list[Opener]] = {}  # those with a pattern that count at any place, by their first characters
-    literal: list[tuple[str, str]] = []
-    seldom: dict[Where, list[tuple[str, Opener]]] = {Where.LINE: [], Where.FENCE: []}
-    for number, opener in enumerate(grammar.openers):
-        group = f"o{number}"
-        openers[group] = opener
-        if opener.where in seldom:
-            seldom[opener.where].append((group, opener))
-            continue
-        if opener.named:  # at the start, which begins a line, too
-            seldom[Where.LINE].append((group, opener))
-            start_firsts |= _begins(opener)
-            continue
-        if opener.marker:
-            literal.append((opener.marker, group))
-            continue
-        begins = _begins(opener)
-        patterned.append((begins, f"(?P<{group}>{opener.pattern})"))
-        if opener.partial:
-            partial.append((begins, opener.partial))
-        if _opens_only(opener):
-            start_firsts |= begins
+    openers = {f"o{number}": opener for number, opener in enumerate(grammar.openers)}
+    on_line: dict[str, Opener] = {}
+    fenced: dict[str, Opener] = {}
+    usual: dict[str, Opener] = {}
+    for group, opener in openers.items():
+        if opener.where is Where.FENCE:
+            fenced[group] = opener
+        elif opener.where is Where.LINE or opener.named:
+            on_line[group] = opener  # the start begins a line, too
         else:
-            for char in begins:
-                floating.setdefault(char, []).append(opener)
+            usual[group] = opener
+    literal = [(opener.marker, group) for group, opener in usual.items() if opener.marker]
     for number, (opening, close) in enumerate(grammar.reasoning):
         literal += [(opening, f"r{number}"), (close, f"c{number}")]
     others = (("s", grammar.stops), ("n", grammar.noise), ("e", grammar.ends), ("x", grammar.closers))
@@ -197,27 +165,25 @@ def compile_grammar(grammar: Grammar) -> Compiled:
         literal += [(marker, f"{kind}{number}") for number, marker in enumerate(markers)]
     groups: dict[str, str] = {}
     for marker, group in literal:
-        groups.setdefault(marker, group)
-    trie = Trie.of(groups)
-    # Where two openers have one marker, the first of them counts: so the other's places need no look.
-    far = Trie.of(marker for marker, group in groups.items() if not _opens_only(openers.get(group)))
-    on_line: dict[str, list[Opener]] = {}
-    for _, opener in seldom[Where.LINE]:
-        for char in set() if _opens_only(opener) else _begins(opener):
-            on_line.setdefault(char, []).append(opener)
-    firsts = {"`", "~", *far.ways, *floating, *on_line}
+        groups.setdefault(marker, group)  # where two openers have one marker, the first of them counts
+    later = {group: opener for group, opener in usual.items() if opener.where is not Where.START}
+    anywhere = _markers(later, [marker for marker, group in groups.items() if group in later or group not in usual])
+    at_start = _markers(usual, groups)
+    lines = _markers(on_line)
+    seldom = _markers({group: opener for group, opener in on_line.items() if opener.where is Where.LINE})
+    firsts = {"`", "~", *anywhere.whole, *seldom.whole}
     return Compiled(
-        first=re.compile("|".join(_first(char, far, floating, on_line.get(char, [])) for char in sorted(firsts))),
-        first_at_start=re.compile(chars_of({*firsts, *start_firsts, *trie.ways})),
-        whole=_by_first(patterned, {char: re.escape(char) + way.longest() for char, way in trie.ways.items()}, ""),
+        first=re.compile("|".join(_first(char, anywhere, seldom) for char in sorted(firsts))),
+        first_at_start=re.compile(chars_of({*firsts, *at_start.whole, *lines.whole})),
+        anywhere=anywhere,
+        at_start=at_start,
+        on_line=lines,
+        fenced=_markers(fenced),
         groups=groups,
-        partial=_by_first(partial, trie.beginnings(), "\\Z"),
-        on_line=_seldom(seldom[Where.LINE]),
-        fenced=_seldom(seldom[Where.FENCE]),
         openers=openers,
         reasoning={f"r{number}": close for number, (_, close) in enumerate(grammar.reasoning)},
         special=tuple(opener.marker for opener in grammar.openers if opener.special),
-        ends=anywhere("(?:" + "|".join([r"[ \t\r\n]", *map(re.escape, grammar.ends)]) + ")*"),
+        ends=matches_anywhere("(?:" + "|".join([r"[ \t\r\n]", *map(re.escape, grammar.ends)]) + ")*"),
     )
 
 
@@ -226,60 +192,46 @@ def _begins(opener: Opener) -> set[str]:
     return set(opener.first or opener.pattern.lstrip("\\")[0])
 
 
-def _seldom(openers: list[tuple[str, Opener]]) -> Seldom:
+def _markers(openers: dict[str, Opener], literals: Iterable[str] = ()) -> Markers:
+    """Openers that have a pattern, and literals: the longest counts, where no pattern matches."""
     whole: dict[str, list[str]] = {}
     partial: dict[str, list[tuple[re.Pattern[str], bool]]] = {}
-    for group, opener in openers:
+    for group, opener in openers.items():
+        if opener.marker:
+            continue
+        pattern = opener.pattern.replace("(?P<tool>", f"(?P<tool_{group}>")
+        begun = (re.compile(rf"(?:{opener.partial})\Z"), opener.named) if opener.partial else None
         for char in _begins(opener):
-            pattern = opener.pattern.replace("(?P<tool>", f"(?P<tool_{group}>")
             whole.setdefault(char, []).append(f"(?P<{group}>{pattern})")
-            partial.setdefault(char, []).append((re.compile(f"(?:{opener.partial})\\Z"), opener.named))
-    return Seldom(
+            if begun is not None:
+                partial.setdefault(char, []).append(begun)
+    trie = Trie.of(literals)
+    for char, way in trie.ways.items():
+        whole.setdefault(char, []).append(re.escape(char) + way.longest())
+    for char, begins in trie.beginnings().items():
+        partial.setdefault(char, []).append((re.compile(rf"{begins}\Z"), False))
+    return Markers(
         {char: re.compile("|".join(patterns)) for char, patterns in whole.items()},
         {char: tuple(patterns) for char, patterns in partial.items()},
     )
 
 
-def _opens_only(opener: Opener | None) -> bool:
-    return opener is not None and opener.where is Where.START
+def _first(char: str, anywhere: Markers, on_line: Markers) -> str:
+    """A pattern for `char` where a marker may begin with it, by the next character: `<` by the million is passed over.
 
-
-def _by_first(patterned: list[tuple[set[str], str]], literal: dict[str, str], end: str) -> dict[str, re.Pattern[str]]:
-    """By first character, a pattern of all that begins so, then `end`: patterns first, then the longest literal."""
-    ways: dict[str, list[str]] = {}
-    for chars, pattern in patterned:
-        for char in chars:
-            ways.setdefault(char, []).append(pattern)
-    for char, pattern in literal.items():
-        ways.setdefault(char, []).append(pattern)
-    return {char: re.compile(f"(?:{'|'.join(patterns)}){end}") for char, patterns in ways.items()}
-
-
-def _first(char: str, trie: Trie, patterned: dict[str, list[Opener]], on_line: list[Opener]) -> str:
-    """`char`, where a marker may begin with it: `<` by the million is not looked at one by one.
-
-    Each begins with a literal, or Python's engine would not look for the first characters at once.
+    It begins with a literal, or Python's engine would not look for the first characters at once. Beyond ASCII nothing
+    is ruled out.
     """
-    way = trie.ways.get(char)
-    ahead = [] if way is None else [way.ahead(_LOOK_AHEAD)]
-    ahead += [_next_of(opener, char) for opener in patterned.get(char, ())]
     literal = re.escape(char)
-    if "" in ahead or not (ahead or on_line):
+    ahead: set[str] = set()
+    for markers in (anywhere, on_line):
+        if char in markers.whole:
+            begins = [markers.whole[char], *(pattern for pattern, _ in markers.partial.get(char, ()))]
+            if begins[0].match(char):
+                return literal
+            ahead.update(other for other in _ASCII if any(pattern.match(char + other) for pattern in begins))
+    if not ahead:
         return literal
-    ways = [f"(?={'|'.join(ahead)})"] if ahead else []
-    if on_line:
-        # Another character before it rules it out; where none is at hand, it may begin a line.
-        ways.append(f"(?<![^\\n]{literal})(?={'|'.join(_next_of(opener, char) for opener in on_line)})")
-    return f"{literal}(?:{'|'.join(ways)})"
-
-
-def _next_of(opener: Opener, char: str) -> str:
-    """A pattern for what may follow the first character of an opener that has a pattern.
-
-    It is derived from `partial`, which matches all beginnings. Beyond ASCII nothing is ruled out.
-    """
-    if re.match(opener.pattern, char):
-        return ""
-    begun, whole = re.compile(rf"(?:{opener.partial})\Z"), re.compile(opener.pattern)
-    found = [re.escape(other) for other in _ASCII if begun.match(char + other) or whole.match(char + other)]
-    return f"(?:[{''.join(found)}\x80-\U0010ffff]|\\Z)"
+    # Another character before it rules it out; where none is at hand, it may begin a line.
+    before = "" if char in anywhere.whole else rf"(?<![^\n]{literal})"
+    return rf"{literal}{before}(?=[{''.join(map(re.escape, sorted(ahead)))}\x80-\U0010ffff]|\Z)"

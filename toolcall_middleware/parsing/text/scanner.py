@@ -11,12 +11,11 @@ after an unpaired backtick until the line shows whether it is in a code span.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from ..events import CallArgs, Event, Reasoning, Stop, Text, joined
+from ..events import CallArgs, Event, Reasoning, Stop
 from ..patterns import SPACE, WHITE_SPACE, anywhere
 from ..sink import DEFAULTS, ReaderOptions, Sink
 from .grammar import Compiled, Grammar, Where, compile_grammar
@@ -27,8 +26,6 @@ _MAX_ENDS = 512  # characters: where more follow a token that ends a turn, it is
 _PIECE = 16 * 1024
 """Characters that are read at once: one search of a regular expression lets no other thread run, and a text of nothing
 but `<` takes it a microsecond for each."""
-_SHORT = 256  # characters of a text that may be emitted without a scan
-_MANY = 64  # emitted texts that are kept before their lines are noted
 _TICKS = re.compile(r"`+")
 _RUNS = {"`": anywhere("`*"), "~": anywhere("~*")}
 _INFO_LINE = re.compile(r"[A-Za-z][\w+\-]{0,30}[ \t]{0,8}\r?\n")
@@ -45,7 +42,7 @@ class Scanner:
     """
 
     __slots__ = (
-        "_code", "_compiled", "_markup", "_options", "_out", "_passed", "_sink", "_special", "_thought", "stopped",
+        "_code", "_compiled", "_markup", "_options", "_out", "_sink", "_thought", "stopped",
     )  # fmt: skip
 
     def __init__(
@@ -67,26 +64,13 @@ class Scanner:
         self._code = Code(compiled, out, self._markup, sink, names)
         self._thought = ReasoningSpan(compiled, out)
         self._options = options
-        # Text in which this finds nothing is emitted without a scan; such texts are kept in `_passed`.
-        self._special: Callable[[str], object] | None = None
-        self._passed: list[str] = []
         self.stopped = False
 
     def feed(self, text: str, /) -> list[Event]:
         """The next piece of the model's text."""
-        special, size = self._special, len(text)
-        if not 0 < size <= _PIECE:
-            return _in_pieces(self.feed, text)
-        if special is not None and size <= _SHORT and special(text) is None:
-            if self._out.reasoning is not None:
-                return [Reasoning(text)]
-            passed = self._passed
-            passed.append(text)
-            if len(passed) == _MANY:
-                self._note_passed()
-            return [Text(text)]
-        if self._passed:
-            self._note_passed()
+        if not 0 < len(text) <= _PIECE:
+            pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
+            return [event for piece in pieces for event in self.feed(piece)]
         sink = self._sink
         events: list[Event] = []
         if sink.flow is not None:
@@ -107,7 +91,6 @@ class Scanner:
             out.carry = ""
         self._scan(text, last=False)
         sink.report_end(others=True)
-        self._special = self._clear()
         return events
 
     def finish(self, *, cut: bool = False) -> list[Event]:
@@ -117,8 +100,6 @@ class Scanner:
         sink.resume()
         if self.stopped:
             return events
-        if self._passed:
-            self._note_passed()
         markup.cut = cut
         if sink.flow is not None:
             sink.flow, out.carry = None, ""
@@ -176,28 +157,6 @@ class Scanner:
             if out.carry:
                 return
 
-    def _note_passed(self) -> None:
-        """Note the lines of the texts that were emitted without a scan, as `Output.emit_prose` does."""
-        text = "".join(self._passed)
-        self._passed.clear()
-        self._out.skipped(text)
-
-    def _clear(self) -> Callable[[str], object] | None:
-        """The search for markers in plain prose, in a fence or in reasoning; None where another state is open."""
-        out = self._out
-        if self._markup.body is not None or out.carry or self.stopped:
-            return None
-        if out.reasoning is not None:
-            if self._options.parse_reasoning or self._thought.late is not None:
-                return None
-            return _finder(out.reasoning[0])
-        if out.in_gap or out.span or out.fence_tail is not None:
-            return None
-        if out.fence is not None:
-            return _finder(out.fence[0])
-        # Openers that count only at the start have another pattern, which is not needed after other text.
-        return None if out.at_start else self._compiled.first.search
-
     # -- prose ---------------------------------------------------------------------------------------------------------
 
     def _text(self, s: str, i: int, *, last: bool) -> int:
@@ -211,7 +170,7 @@ class Scanner:
         begin = i  # s[begin:i] is prose that was not emitted
         while True:
             first = compiled.first_at_start if out.at_start and not s[begin:i].strip() else compiled.first
-            if i == begin > 0 and out.begins_line(s, begin, i) and compiled.may_stand_first(s, i):
+            if i == begin > 0 and out.begins_line(s, begin, i) and compiled.first.match(s[i : i + 2]):
                 pos = i
             elif (m := first.search(s, i)) is not None:
                 pos = m.start()
@@ -231,11 +190,12 @@ class Scanner:
                     return -step - 1
                 i = step
                 continue
-            m = compiled.marker_at(s, pos)
+            markers = compiled.at_start if out.at_start else compiled.anywhere
+            m = markers.marker_at(s, pos)
             on_line = out.begins_line(s, begin, pos)
             if not last:
                 # Also where a marker is complete: `[` may become `[THINK]`.
-                if compiled.may_begin_at(s, pos):
+                if markers.may_begin_at(s, pos):
                     return out.hold(s, begin, pos)
                 if on_line and compiled.on_line.may_begin_at(s, pos, self._code.begins):
                     return out.hold(s, begin, pos)
@@ -309,11 +269,11 @@ class Scanner:
         if n - pos > _MAX_ENDS:
             return end
         behind = compiled.ends.match(s, end).end()
-        next_turn = compiled.marker_at(s, behind) if behind < n and self._sink.calls else None
+        next_turn = compiled.at_start.marker_at(s, behind) if behind < n and self._sink.calls else None
         if next_turn is not None and compiled.group(next_turn)[0] == "s":
             self._out.emit_prose(s, begin, pos)
             return -behind - 1
-        if behind < n and (last or not compiled.may_begin_at(s, behind)):
+        if behind < n and (last or not compiled.at_start.may_begin_at(s, behind)):
             return end
         if not last:
             return -self._out.hold(s, begin, pos) - 1
@@ -331,23 +291,10 @@ class Scanner:
 
     def _can_open_here(self, m: re.Match[str], s: str, begin: int, pos: int) -> bool:
         opener = self._compiled.openers.get(self._compiled.group(m))
-        if opener is None:
+        if opener is None or not opener.not_behind:
             return True
-        if opener.not_behind:
-            before = ("".join(self._out.recent) + s[max(begin, pos - TAIL) : pos])[-TAIL:]
-            if before.rstrip().endswith(opener.not_behind):
-                return False
-        return opener.where is Where.ANYWHERE or (self._out.at_start and not s[begin:pos].strip())
-
-
-@functools.lru_cache(maxsize=64)
-def _finder(char: str) -> Callable[[str], object]:
-    return re.compile(re.escape(char)).search
-
-
-def _in_pieces(feed: Callable[[str], list[Event]], text: str) -> list[Event]:
-    pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
-    return joined(event for piece in pieces for event in feed(piece))
+        before = ("".join(self._out.recent) + s[max(begin, pos - TAIL) : pos])[-TAIL:]
+        return not before.rstrip().endswith(opener.not_behind)
 
 
 # -- code --------------------------------------------------------------------------------------------------------------
@@ -450,7 +397,7 @@ class Code:
 
     def _may_begin_at(self, s: str, k: int) -> bool:
         """Whether the text ends in what may open a call where calls are looked for in a fence."""
-        return self._compiled.may_begin_at(s, k) or self._compiled.fenced.may_begin_at(s, k, self.begins)
+        return self._compiled.at_start.may_begin_at(s, k) or self._compiled.fenced.may_begin_at(s, k, self.begins)
 
     def begins(self, part: str) -> bool:
         """Whether the name of an offered tool begins so."""
@@ -466,7 +413,7 @@ class Code:
         m = self._compiled.fenced.marker_at(s, k)
         if m is not None and self.offers(m):
             yield m, m.lastgroup or ""
-        m = self._compiled.marker_at(s, k)
+        m = self._compiled.at_start.marker_at(s, k)
         if m is not None:
             yield m, self._compiled.group(m)
 
@@ -509,7 +456,7 @@ class Code:
         """
         if self._compiled.ends.match(s, at).end() > at:
             return at
-        return None if not last and self._compiled.may_begin_at(s, at) else -1
+        return None if not last and self._compiled.at_start.may_begin_at(s, at) else -1
 
     def after_fenced_call(self, s: str, i: int, *, last: bool) -> int:
         """Read on after a call in a fence: the closing fence is markup, and another call may precede it."""
@@ -535,10 +482,10 @@ class Code:
                 out.fence_tail = None
                 out.begin_line(blank=s.startswith(s[i], closed))  # another one opens there
                 return closed
-        if not last and self._compiled.may_begin_at(s, i):
+        if not last and self._compiled.at_start.may_begin_at(s, i):
             self._out.carry = s[i:]
             return n
-        m = self._compiled.marker_at(s, i)
+        m = self._compiled.at_start.marker_at(s, i)
         opener = None if m is None else self._compiled.openers.get(self._compiled.group(m))
         if m is not None and opener is not None:
             fence, out.fence_tail = out.fence_tail, None
