@@ -50,8 +50,14 @@ class Meter:
             compiled = compile_grammar(grammar)
             names = ("first", "first_at_start")
             patterns: dict[str, Any] = {name: CountedPattern(getattr(compiled, name), self) for name in names}
-            for name in ("whole", "partial"):
-                patterns[name] = {char: CountedPattern(one, self) for char, one in getattr(compiled, name).items()}
+            for name in ("anywhere", "at_start", "on_line", "fenced"):
+                markers = getattr(compiled, name)
+                whole = {char: CountedPattern(one, self) for char, one in markers.whole.items()}
+                partial = {
+                    char: tuple((CountedPattern(one, self), named) for one, named in some)
+                    for char, some in markers.partial.items()
+                }
+                patterns[name] = replace(markers, whole=whole, partial=partial)
             return replace(compiled, **patterns)
 
         self.watch(patch, *PARSING)

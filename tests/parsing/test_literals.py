@@ -52,8 +52,11 @@ def in_pieces(name: str, text: str, sizes: Callable[[], int]) -> tuple[str, bool
 
 def read_on(made: LiteralReader, tail: str, piece: str) -> tuple[str, str]:
     """What is emitted for a piece of text behind a `tail` that was not read, and what is not read of both."""
-    said, rest = made.run(tail + piece)
-    return said, rest or ""
+    said = made.within(tail + piece)
+    if said is not None:
+        return said, ""
+    at, said = made.feed(tail + piece, 0, last=False)
+    return said, (tail + piece)[at:]
 
 
 def cut(text: str, sizes: Callable[[], int]) -> Iterator[str]:

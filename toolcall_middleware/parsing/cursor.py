@@ -29,7 +29,7 @@ from typing import Protocol, TypeVar
 
 from .events import CallArgs, CallEnd, CallStart, Event
 from .patterns import WHITE_SPACE, anywhere, half, half_at
-from .sink import ArgumentsReader, Mode, Sink
+from .sink import Flow, Mode, Sink
 
 MAX_GAP = 256  # characters of white space and stray text that are looked through
 MAX_HELD = 1 << 16
@@ -93,6 +93,10 @@ class TextOver(Exception):
     """The text is over where the reader waits for more of it."""
 
 
+class Undecided(Exception):
+    """A question about the text needs more of it. The asker waits and asks again."""
+
+
 class CopiedArguments(Protocol):
     """Reads a call's arguments and emits them as JSON: `CallArguments`, `LiteralReader`."""
 
@@ -105,7 +109,7 @@ class CopiedArguments(Protocol):
     @property
     def repaired(self) -> bool: ...
     @property
-    def streams(self) -> ArgumentsReader | None: ...
+    def streams(self) -> Flow | None: ...
 
     def feed(self, s: str, i: int, /, *, last: bool) -> tuple[int, str]: ...
     def close(self) -> str: ...

@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -136,14 +136,10 @@ def _automaton(stops: tuple[str, ...]) -> _State:
     return root
 
 
-class ArgumentsReader(Protocol):
-    """Copies a call's arguments out of the text without the reader of the calls, as `JsonReader` does.
-
-    `run` takes the next piece and returns what is emitted, and the text that is not part of the arguments or not
-    decided on. None: all was read, and the arguments go on.
-    """
-
-    def run(self, text: str, /) -> tuple[str, str | None]: ...
+Flow = Callable[[str], str | None]
+"""Takes the next text within a long string of the arguments, and returns the JSON to emit. None: the text may hold more
+than that, nothing of it was read, and the reader of the calls reads it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +279,7 @@ class Sink:
         self.committed = False  # whether the body at hand has decided that there is a call
         self.says_more = False  # after this markup the text of a message begins, which is parsed as any other text
         self.in_messages = False  # the answer consists of messages with headers (harmony)
-        self.flow: ArgumentsReader | None = None  # reads the next text: see `flows`
+        self.flow: Flow | None = None  # takes the next text: see `flows`
         self.emit_text = emit_text
         self.call_began: Callable[[], str] = str  # takes the white space before a call that is emitted
         self.offered = offered  # whether the request offers this name
@@ -358,13 +354,10 @@ class Sink:
         if text and self.mode is _CALL:
             self.events.append(CallArgs(text))
 
-    def flows(self, reader: ArgumentsReader) -> None:
-        """All text was read, and the next text continues the open call's arguments.
-
-        Until `reader` is done or does not go on, it may be given text directly, and its output is arguments.
-        """
+    def flows(self, flow: Flow) -> None:
+        """All text was read, and `flow` may be given the next text of the open call's arguments directly."""
         if self.mode is _CALL and not self.keep_raw and self.arguments is None:
-            self.flow = reader
+            self.flow = flow
 
     def end(self, *, complete: bool = True, repaired: bool = False, closing: tuple[str, ...] | None = None) -> None:
         """The open call is over. closing: see `WrittenArguments.take`."""

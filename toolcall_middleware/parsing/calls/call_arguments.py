@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..patterns import SPACE, anywhere
-from ..sink import WrittenArguments
+from ..sink import Flow, WrittenArguments
 from ..values.json_reader import JsonReader, decode, quoted
 
 _IN_SINGLE = anywhere(r"[^'\\\n]*")
@@ -74,13 +74,9 @@ class StringArguments:
         """Whether this is plainly an object, or over."""
         return self.done or self._inner.settled
 
-    def run(self, text: str) -> tuple[str, str | None]:
-        """See `ArgumentsReader.run`."""
-        if self._quote == '"' and not self._half and "\\" not in text and self._inner.copies(text):
-            return text, None
-        out: list[str] = []
-        i = self.feed(text, 0, out)
-        return out[0] if len(out) == 1 else "".join(out), None if i == len(text) and not self.done else text[i:]
+    def within(self, text: str) -> str | None:
+        """See `Flow`."""
+        return None if self._quote != '"' or self._half or "\\" in text else self._inner.within(text)
 
     def feed(self, s: str, i: int, out: list[str]) -> int:
         """Read from `s[i]`, the quote first; return the index after what was read."""
@@ -219,9 +215,9 @@ class CallArguments:
         return i, self._leave(out)
 
     @property
-    def streams(self) -> JsonReader | StringArguments | None:
+    def streams(self) -> Flow | None:
         """What copies the arguments as they arrive; None where they are judged when complete."""
-        return self._reader if self._whole is None else None
+        return self._reader.within if self._whole is None else None
 
     @property
     def is_cut(self) -> bool:

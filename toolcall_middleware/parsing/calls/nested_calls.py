@@ -68,7 +68,7 @@ def _arguments(c: Cursor, elements: _Elements, mark: str, block: str) -> Steps[r
         if k < 0:
             elements.text(c.upto_half((mark,)))
             if c.i == len(s):
-                c.sink.flows(elements)
+                c.sink.flows(elements.within)
         else:
             elements.text(s[c.i : k])
             c.i, at = k, k + len(mark)
@@ -144,7 +144,7 @@ def _is_call(s: str, k: int, mark: str, *, last: bool) -> bool | None:
 
 
 class _Elements:
-    """The elements of a call, and the JSON of those that are closed. Within a text it is an `ArgumentsReader`.
+    """The elements of a call, and the JSON of those that are closed.
 
     stack: those that are open.
     """
@@ -191,12 +191,12 @@ class _Elements:
         self._flush()
         return self.said()
 
-    def run(self, text: str) -> tuple[str, str | None]:
-        """The JSON to emit for more of a text. Text that may hold a tag is returned for the reader of the tags."""
+    def within(self, text: str) -> str | None:
+        """See `Flow`."""
         if self._begins(text) is not None:
-            return "", text
+            return None
         self.text(text)
-        return self.said(), None
+        return self.said()
 
     def text(self, text: str) -> None:
         """Take more text of the innermost element."""

@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..cursor import Cursor
+from ..cursor import Cursor, Undecided
 from ..patterns import WHITE_SPACE
 from ..values.json_reader import quoted
 from ..values.typing import STRING, is_json, json_of
-from .slot_layout import CDATA, MAX_TAG, Layout
+from .slot_layout import CDATA, MAX_TAG, Layout, follows
 
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&apos;": "'"}
 _ENTITY = re.compile("|".join(_ENTITIES))
@@ -40,7 +40,7 @@ def declared_in(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 class SlotValue:
-    """The values of a reader, one after another. While one streams, it is a `sink.ArgumentsReader`.
+    """The values of a reader, one after another.
 
     streams: text is emitted as a JSON string whose first quote was emitted.
     lined: a newline has opened the value. nested: how many parameters' tags are open in its text.
@@ -180,18 +180,15 @@ class SlotValue:
                     return '"' + quoted(value)
         return ""
 
-    # -- a value that goes on: see `ArgumentsReader` -----------------------------------------------------------------
-
-    def run(self, text: str) -> tuple[str, str | None]:
-        """The JSON to emit for more of the value. Text that may hold a tag is returned for the reader of the tags."""
-        return ("", text) if "<" in text else (self.take(text), None)
+    def within(self, text: str) -> str | None:
+        """See `Flow`."""
+        return None if "<" in text else self.take(text)
 
 
 class ValueEnd:
     """Decides which tag ends a value. `damaged`: that tag is not the value's closing tag as it should be.
 
-    Each answer is an index to go on from where the tag ends the value, -1 where it does not, None where more text is
-    needed.
+    Each answer is an index to go on from where the tag ends the value, and -1 where it does not. Each raises Undecided.
     """
 
     __slots__ = ("c", "damaged", "declared", "layout", "own", "seen", "value")
@@ -205,100 +202,93 @@ class ValueEnd:
         self.own = f"</{key}>"
         self.damaged = False
 
-    def at(self, s: str, k: int, start: int) -> int | None:
+    def at(self, s: str, k: int, start: int) -> int:
         """The answer for the `<` at `s[k]`. start: where in `s` the value begins or goes on."""
-        layout, last, rest = self.layout, self.c.last, s[k : k + MAX_TAG]
+        layout, rest = self.layout, s[k : k + MAX_TAG]
         if rest.startswith(layout.value_close):
-            return self._closing(s, k + len(layout.value_close), nested=self.value.nested > 0)
+            return self._closing(s, k + len(layout.value_close))
         if layout.xml and rest.startswith(CDATA):
             return k + len(CDATA)
-        if not last and (layout.half_close.match(s, k) or (layout.xml and CDATA.startswith(rest))):
-            return None
-        if (end := self._damaged(s, k, start)) != -1 or (end := self._call_ends(s, k, start)) != -1:
+        if not self.c.last and (layout.half_close.match(s, k) or (layout.xml and CDATA.startswith(rest))):
+            raise Undecided
+        if (end := self._odd_close(s, k, start)) >= 0:
+            self.damaged = True
             return end
-        return self._slot_begins(s, k, start)
+        if self._call_ends(s, k, start) or self._slot_begins(s, k, start):
+            self.damaged = True
+            return k
+        return -1
 
-    def _closing(self, s: str, k: int, *, nested: bool) -> int | None:
-        """The answer for the value's own closing tag, which ends at `k`. nested: tags in the value are open.
+    def _closing(self, s: str, k: int) -> int:
+        """The answer for the value's own closing tag, which ends at `k`.
 
-        It ends such a value where another declared slot follows, or the end of all calls.
+        Where tags in the value are open, it ends the value if another declared slot follows, or the end of all calls.
         """
         layout, last = self.layout, self.c.last
-        if not nested:
+        if not self.value.nested:
             return layout.fits(s, k, last=last)
         j = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
         m = layout.slot.match(s, j)
         if m is not None:
             key = name_of(layout, m, "key")
             return k if key in self.declared and key not in self.seen else -1
-        half = layout.half_after_value.match(s, j) or layout.slot_begun.fullmatch(s[j : j + MAX_TAG])
-        if half and not last:
-            return None
-        over = self._all_over(s, j)
-        return None if over is None else k if over else -1
+        if not last and (layout.half_after_value.match(s, j) or layout.slot_begun.fullmatch(s[j : j + MAX_TAG])):
+            raise Undecided
+        return k if self._all_over(s, j) else -1
 
-    def _damaged(self, s: str, k: int, start: int) -> int | None:
+    def _odd_close(self, s: str, k: int, start: int) -> int:
         """The answer for a closing tag such as `</parameter/>`, or one with the slot's key."""
         layout = self.layout
         m = layout.odd_close.match(s, k)
         if m is None and (not s.startswith(self.own, k) or self.value.is_markup(s[start:k])):
             return -1
-        end = layout.fits(s, k + len(self.own) if m is None else m.end(), last=self.c.last, doubled=False)
-        self.damaged = self.damaged or end not in {None, -1}
-        return end
+        return layout.fits(s, k + len(self.own) if m is None else m.end(), last=self.c.last, doubled=False)
 
-    def _all_over(self, s: str, k: int) -> bool | None:
-        """Whether nothing but closing tags, the turn's end or the next call is at `k`; None where more is needed."""
+    def _all_over(self, s: str, k: int) -> bool:
+        """Whether nothing but closing tags, the turn's end or the next call is at `k`."""
         layout, last = self.layout, self.c.last
         for tag in (layout.call_close, layout.close if layout.close != layout.call_close else ""):
             k = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
             if tag and s.startswith(tag, k):
                 k += len(tag)
             elif tag and not last and tag.startswith(s[k : k + _LOOK]):
-                return None
+                raise Undecided
             elif tag == layout.call_close and k < len(s):
                 return False
-        k = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
-        if k == len(s):
-            return True if last else None
-        if s.startswith((*layout.tails, *layout.opens_call, *layout.reopen), k):
-            return True
-        return None if not last and layout.half_after_call.match(s, k) else False
+        tags = (*layout.tails, *layout.opens_call, *layout.reopen)
+        return follows(s, k, tags, layout.half_after_call, last=last)
 
-    def _call_ends(self, s: str, k: int, start: int) -> int | None:
-        """The answer for a tag that ends the call: the value's closing tag may be missing."""
+    def _call_ends(self, s: str, k: int, start: int) -> bool:
+        """Whether the tag ends the call: the value's closing tag may be missing."""
         layout, value, last, rest = self.layout, self.value, self.c.last, s[k : k + MAX_TAG]
         for tag in layout.call_end_tags:
             if not rest.startswith(tag):
                 if tag.startswith(rest) and not last:
-                    return None
+                    raise Undecided
                 continue
-            if value.calls and tag == layout.call_close:
-                over = self._all_over(s, k)
-                if over is not True:
-                    return -1 if over is False else None
-            ends = layout.ends_there(s, k + len(tag), last=last, tail=tag in layout.tails)
-            if ends is None:
-                return None
-            own_line = value.own_line(s, k, start)
-            if ends or (own_line and tag == layout.call_close and not layout.close):
-                self.damaged = True
-                return k
-        return -1
+            if value.calls and tag == layout.call_close and not self._all_over(s, k):
+                return False
+            if tag in layout.tails:
+                ends = follows(s, k + len(tag), layout.tails, layout.half_tail, last=last)
+            else:
+                after = (*layout.after_call, *layout.noise)
+                ends = follows(s, k + len(tag), after, layout.half_after_call, last=last)
+            if ends or (tag == layout.call_close and not layout.close and value.own_line(s, k, start)):
+                return True
+        return False
 
-    def _slot_begins(self, s: str, k: int, start: int) -> int | None:
-        """The answer for the tag of a declared slot, on its own line."""
+    def _slot_begins(self, s: str, k: int, start: int) -> bool:
+        """Whether the tag opens a declared slot, on its own line."""
         layout, value, last, rest = self.layout, self.value, self.c.last, s[k : k + MAX_TAG]
         if not last and any(head.startswith(rest) for head in layout.openings):
-            return None  # where it opens no slot, it is one within the value: `nested`
+            raise Undecided  # where it opens no slot, it is one within the value: `nested`
         own_line = value.own_line(s, k, start)
-        if own_line or not value.lined:
-            m = layout.slot.match(s, k)
-            if m is not None:
-                key = name_of(layout, m, "key")
-                if key not in self.seen and (key in self.declared or (own_line and not self.declared)):
-                    self.damaged = True
-                    return k
-            elif not last and len(rest) < MAX_TAG and layout.slot_begun.fullmatch(rest):
-                return None
-        return -1
+        if value.lined and not own_line:
+            return False
+        m = layout.slot.match(s, k)
+        if m is None:
+            if not last and len(rest) < MAX_TAG and layout.slot_begun.fullmatch(rest):
+                raise Undecided
+            return False
+        key = name_of(layout, m, "key")
+        return key not in self.seen and (key in self.declared or (own_line and not self.declared))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from ..cursor import Cursor, NotACall, Steps, TextOver
+from ..cursor import Cursor, NotACall, Steps, TextOver, Undecided
 from ..patterns import WHITE_SPACE
 from ..values.json_reader import decode, quoted
 from ..values.typing import Places, repaired_json
@@ -63,9 +63,6 @@ def _opening(c: Cursor, layout: Layout, *, first: bool) -> Steps[_Call | None]:
     while True:
         s, committed = c.s, c.sink.committed
         j = c.behind_space(MAX_TAG)
-        if j == len(s) and not c.last:
-            yield from c.more()
-            continue
         if layout.close and s.startswith(layout.close, j):
             c.i = j + len(layout.close)
             if first and not layout.reopen:
@@ -73,22 +70,25 @@ def _opening(c: Cursor, layout: Layout, *, first: bool) -> Steps[_Call | None]:
             return None
         if c.take(layout.noise, j):
             continue
-        tag = _Tag.at(c, layout, j)
-        called = False if tag is None else tag.is_call()
-        if tag is not None and called is None:
+        if (tag := _Call.at(c, layout, j)) is not None:
             try:
-                yield from c.more()
-            except TextOver:
-                return tag.alone()
-            continue
-        if (call := tag.call() if tag is not None and called else _joined(c, layout, j)) is not None:
+                if tag.is_called():
+                    return tag.begin(tag.after)
+            except Undecided:
+                rest = s[tag.after :].strip()
+                try:
+                    yield from c.more()
+                except TextOver:
+                    return tag.alone(rest)
+                continue
+        if (call := _joined(c, layout, j)) is not None:
             return call
         rest = s[j : j + MAX_TAG]
         begun = layout.call_begun.fullmatch(rest) is not None
         begun = begun or (not layout.bare_name and _ELEMENT_BEGUN.match(s, j) is not None)
         if begun and c.last and layout.bare_name:
             return (yield from _name_alone(c, layout, rest))
-        half = any(tag.startswith(rest) for tag in layout.after_call_tags)
+        half = any(close.startswith(rest) for close in layout.after_call_tags)
         half = half or (committed and layout.half_close.match(s, j) is not None)
         if not c.last and len(rest) < MAX_TAG and (begun or half or any(h.startswith(rest) for h in layout.call_heads)):
             yield from c.more()
@@ -101,67 +101,6 @@ def _opening(c: Cursor, layout: Layout, *, first: bool) -> Steps[_Call | None]:
         if c.last and rest and half:
             c.i = len(s)  # half a closing marker at the end of the text is markup too
         return None
-
-
-class _Tag:
-    """A call's opening tag while it is decided whether it opens a call or is a mention."""
-
-    __slots__ = ("c", "empty", "layout", "m", "name", "schema")
-
-    def __init__(self, c: Cursor, layout: Layout, m: re.Match[str], name: str) -> None:
-        self.c, self.layout, self.m, self.name = c, layout, m, name
-        self.schema = c.sink.schema(name) or {}
-        self.empty = bool(m.groupdict().get("empty"))
-
-    @classmethod
-    def at(cls, c: Cursor, layout: Layout, j: int) -> _Tag | None:
-        """The opening tag at `j`: a call's, or a tag with an offered tool's name. None where neither is there."""
-        if layout.bare_name and c.sink.committed:
-            return None
-        m = layout.call.match(c.s, j)
-        if m is not None:
-            return cls(c, layout, m, name_of(layout, m, "name"))
-        m = None if layout.bare_name else _ELEMENT.match(c.s, j)
-        if m is not None and c.sink.offered(m["key"]) and c.sink.schema(m["key"]) is not None:
-            return cls(c, layout.named(m["key"]), m, m["key"])
-        return None
-
-    def is_call(self) -> bool | None:
-        """Whether the text after it can belong to a call: a slot, JSON, or a closing tag.
-
-        None where more text is needed. Other text makes it a mention: "use <function=f> for this".
-        """
-        layout, s = self.layout, self.m.string
-        if self.empty or not layout.slot_heads:  # without slots its arguments are JSON, as the tag says
-            return True
-        j = WHITE_SPACE.match(s, self.m.end(), self.m.end() + MAX_TAG).end()
-        if s.startswith(layout.after_name, j):
-            # Names such as `search` are HTML's, too: an empty element is no call of a tool that needs an argument.
-            return not layout.in_tag or not self.schema.get("required")
-        if layout.slot.match(s, j) or _JSON.match(s, j):
-            return True
-        if not layout.value_open and (element := _ELEMENT.match(s, j)) is not None:
-            return layout.free or element["key"] in declared_in(self.schema) or element["key"] in _WRAPPERS
-        if len(s) - j >= MAX_TAG:
-            return False
-        half = (layout.half_after_value.match, layout.slot_begun.fullmatch, _ELEMENT_BEGUN.match, _JSON_BEGUN.fullmatch)
-        return None if any(begun(s, j) for begun in half) or self.c.begins(layout.after_name, j) else False
-
-    def call(self) -> _Call:
-        """Start the call."""
-        self.c.i = self.m.end()
-        return _Call(self.c, self.layout, self.name, empty=self.empty)
-
-    def alone(self) -> _Call:
-        """The call whose opening tag, and perhaps half a slot's, end the text. Raises NotACall for a mention."""
-        rest = self.m.string[self.m.end() :].strip()
-        half = bool(rest) and _begins_slot(self.layout, rest, declared_in(self.schema))
-        mention = not (self.c.cut or half) and (rest or self.schema.get("required"))
-        if mention or self.layout.in_tag:
-            raise NotACall
-        call = _Call(self.c, self.layout, self.name)
-        call.half = half
-        return call
 
 
 def _begins_slot(layout: Layout, rest: str, declared: Mapping[str, Any]) -> bool:
@@ -180,7 +119,7 @@ def _name_alone(c: Cursor, layout: Layout, rest: str) -> Steps[_Call | None]:
     except TextOver:
         name, *more = rest.split()
         if not more and not c.cut and c.sink.offered(name):
-            return _Call(c, layout, name, empty=True)
+            return _Call(c, layout, name, empty=True).begin()
         raise
     return None
 
@@ -192,11 +131,10 @@ def _joined(c: Cursor, layout: Layout, i: int) -> _Call | None:
     for end in range(m.end("joined") - 1, i, -1):
         name, key = c.s[i:end], c.s[end : m.end("joined")].strip().removeprefix(layout.reopen[0])
         if c.sink.offered(name) and key in declared_in(c.sink.schema(name)):
-            c.i = m.end()
             call = _Call(c, layout, name)
             call.repaired = True
             call.first_key = key
-            return call
+            return call.begin(m.end())
     return None
 
 
@@ -210,16 +148,17 @@ def _object(text: str) -> tuple[str, AbstractSet[str]]:
 
 
 class _Call:
-    """One call while it is read. `closed_all`: its closing tag closed all calls."""
+    """One call, from its opening tag on. `closed_all`: its closing tag closed all calls."""
 
     __slots__ = (
-        "_places", "args", "c", "closed_all", "empty", "first", "first_key", "half", "in_value", "layout", "parameters",
-        "repaired", "seen", "whole",
+        "_places", "after", "args", "c", "closed_all", "empty", "first", "first_key", "half", "in_value", "layout",
+        "name", "parameters", "repaired", "seen", "whole",
     )  # fmt: skip
 
-    def __init__(self, c: Cursor, layout: Layout, name: str, *, empty: bool = False) -> None:
-        self.c, self.layout, self.empty = c, layout, empty
-        self.parameters = c.sink.schema(name) if name else None
+    def __init__(self, c: Cursor, layout: Layout, name: str, *, empty: bool = False, after: int = 0) -> None:
+        """after: the index after its opening tag."""
+        self.c, self.layout, self.name, self.empty, self.after = c, layout, name, empty, after
+        self.parameters = c.sink.schema(name)
         self._places = Places(self.parameters)
         self.args: CallArguments | None = None
         self.first_key = ""
@@ -228,7 +167,65 @@ class _Call:
         self.half = False  # the text is over in the first slot's tag
         self.in_value = self.repaired = self.closed_all = False
         self.seen: set[str] = set()
-        c.start(name)
+
+    @classmethod
+    def at(cls, c: Cursor, layout: Layout, j: int) -> _Call | None:
+        """The call whose opening tag is at `j`: a call's, or a tag with an offered tool's name. None where neither is
+        there.
+        """
+        if layout.bare_name and c.sink.committed:
+            return None
+        m = layout.call.match(c.s, j)
+        if m is not None:
+            empty = bool(m.groupdict().get("empty"))
+            return cls(c, layout, name_of(layout, m, "name"), empty=empty, after=m.end())
+        m = None if layout.bare_name else _ELEMENT.match(c.s, j)
+        if m is not None and c.sink.offered(m["key"]) and c.sink.schema(m["key"]) is not None:
+            return cls(c, layout.named(m["key"]), m["key"], after=m.end())
+        return None
+
+    def is_called(self) -> bool:
+        """Whether the text after the opening tag can belong to a call: a slot, JSON, or a closing tag.
+
+        Other text makes it a mention: "use <function=f> for this". Raises Undecided.
+        """
+        c, layout, s = self.c, self.layout, self.c.s
+        if self.empty or not layout.slot_heads:  # without slots its arguments are JSON, as the tag says
+            return True
+        j = WHITE_SPACE.match(s, self.after, self.after + MAX_TAG).end()
+        if s.startswith(layout.after_name, j):
+            # Names such as `search` are HTML's, too: an empty element is no call of a tool that needs an argument.
+            return not (layout.in_tag and self._needs_some)
+        if layout.slot.match(s, j) or _JSON.match(s, j):
+            return True
+        if not layout.value_open and (element := _ELEMENT.match(s, j)) is not None:
+            return layout.free or element["key"] in declared_in(self.parameters) or element["key"] in _WRAPPERS
+        half = (layout.half_after_value.match, layout.slot_begun.fullmatch, _ELEMENT_BEGUN.match, _JSON_BEGUN.fullmatch)
+        if len(s) - j < MAX_TAG and (any(begun(s, j) for begun in half) or c.begins(layout.after_name, j)):
+            raise Undecided
+        return False
+
+    @property
+    def _needs_some(self) -> bool:
+        """Whether the tool needs an argument."""
+        return bool((self.parameters or {}).get("required"))
+
+    def begin(self, end: int | None = None) -> _Call:
+        """Start the call; go to `end`."""
+        self.c.i = self.c.i if end is None else end
+        self.c.start(self.name)
+        return self
+
+    def alone(self, rest: str) -> _Call:
+        """Start the call, after whose opening tag nothing but `rest` is in the text, perhaps half a slot's tag.
+
+        Raises NotACall for a mention.
+        """
+        self.half = bool(rest) and _begins_slot(self.layout, rest, declared_in(self.parameters))
+        mention = not (self.c.cut or self.half) and (rest or self._needs_some)
+        if mention or self.layout.in_tag:
+            raise NotACall
+        return self.begin()
 
     def read(self) -> Steps[None]:
         """Read the call after its opening tag."""
@@ -334,7 +331,6 @@ class _Call:
         self.whole, self.first = True, False
         yield from c.copy(args)
         self.repaired = self.repaired or args.repaired
-        self.args = None
         return True
 
     def _slot(self, key: str, kind: str | None = None, layout: Layout | None = None) -> Steps[None]:
@@ -399,7 +395,10 @@ class _Call:
             s = c.s
             found = layout.value_end.search(s, k) if (k := s.find("<", at)) >= 0 else None
             k = len(s) if found is None else found.start()
-            verdict = None if found is None else end.at(s, k, start)
+            try:
+                verdict = None if found is None else end.at(s, k, start)
+            except Undecided:
+                verdict = None
             if verdict == -1:
                 at = value.pass_tag(s, k)
                 continue
@@ -407,7 +406,7 @@ class _Call:
             c.i = k
             if verdict is None:
                 if found is None:
-                    c.sink.flows(value)
+                    c.sink.flows(value.within)
                 yield from c.more()
             elif layout.xml and s.startswith(CDATA, k):
                 c.i = verdict

@@ -74,12 +74,10 @@ class Scanner:
         sink = self._sink
         events: list[Event] = []
         if sink.flow is not None:
-            said, rest = sink.flow.run(text)
-            if said:
-                events = [CallArgs(said)]
-            if rest is None:
-                return events
-            text, sink.flow = rest, None
+            said = sink.flow(text)
+            if said is not None:
+                return [CallArgs(said)] if said else []
+            sink.flow = None
         elif self.stopped:
             return events
         out = self._out

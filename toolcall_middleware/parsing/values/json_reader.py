@@ -193,22 +193,13 @@ class JsonReader:
             return self.half != self.quote
         return self.state not in (_AFTER, _QUOTE, _DONE)
 
-    def copies(self, s: str) -> bool:
-        """Whether `s` is the middle of a string, which is emitted as it is."""
+    def within(self, text: str) -> str | None:
+        """See `Flow`: `text`, where it is the middle of a string, which is emitted as it is."""
         if self.state != _STRING or self.half or self.quote != '"' or self.is_key:
-            return False
-        if '"' not in s and "\\" not in s and s.isprintable():
-            return True
-        return len(s) < _SHORT and _RUN.fullmatch(s) is not None
-
-    def run(self, text: str) -> tuple[str, str | None]:
-        """See `ArgumentsReader.run`."""
-        if self.copies(text):
-            return text, None
-        out: list[str] = []
-        i = self.feed(text, 0, out)
-        goes_on = i == len(text) and not self.done
-        return out[0] if len(out) == 1 else "".join(out), None if goes_on else text[i:]
+            return None
+        if '"' not in text and "\\" not in text and text.isprintable():
+            return text
+        return text if len(text) < _SHORT and _RUN.fullmatch(text) else None
 
     def feed(self, s: str, i: int, out: list[str]) -> int:
         """Read `s` from index `i`; append what is emitted to `out`; return the index after what was read.
@@ -217,7 +208,7 @@ class JsonReader:
         belong to JSON and that the caller may know (a closing tag); `close` ends the value there. Or the text there
         may become one of `ends`: then it is given again with more text.
         """
-        if self.state == _STRING and not i and self.copies(s):
+        if self.state == _STRING and not i and self.within(s) is not None:
             out.append(s)
             return len(s)
         before = 0

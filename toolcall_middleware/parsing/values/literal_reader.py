@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..cursor import Steps
+from ..cursor import Steps, Undecided
 from ..patterns import WHITE_SPACE, anywhere
+from ..sink import Flow
 from .json_reader import LITERALS, Brackets, quoted, repaired_number
 from .typing import ALL, Places, json_of, literal
 
@@ -83,14 +84,10 @@ class Notation:
     wrapped: bool = False
 
 
-class _Undecided(Exception):
-    """More text must be seen."""
-
-
 class LiteralReader:
     """Reads the arguments of one call after their opening bracket, and emits JSON after the object's first brace.
 
-    See `CopiedArguments` and, for text that is given while the arguments go on, `ArgumentsReader`.
+    See `CopiedArguments`.
     """
 
     __slots__ = (
@@ -134,17 +131,16 @@ class LiteralReader:
         self._steps = _read(self)  # over, and no longer in a cycle with this, when they are
 
     @property
-    def streams(self) -> LiteralReader:
-        """The reader that copies the arguments without the reader of the calls."""
-        return self
+    def streams(self) -> Flow:
+        """What copies the text within a string."""
+        return self.within
 
-    def run(self, text: str) -> tuple[str, str | None]:
-        """See `ArgumentsReader.run`. The middle of a string needs no generator."""
-        if self.state == _STRING and self.plain(text, 0) == len(text):
-            self.say(text)
-            return self.said(), None
-        i, said = self.feed(text, 0, last=False)
-        return said, None if i == len(text) and not self.done else text[i:]
+    def within(self, text: str) -> str | None:
+        """See `Flow`."""
+        if self.state != _STRING or self.plain(text, 0) < len(text):
+            return None
+        self.say(text)
+        return self.said()
 
     def feed(self, s: str, i: int, /, *, last: bool) -> tuple[int, str]:
         """Read from `s[i]`: (index after what was read, what is emitted).
@@ -183,13 +179,13 @@ class LiteralReader:
         while True:
             try:
                 return ask(self, self.i + offset)
-            except _Undecided:
+            except Undecided:
                 yield
 
     def char(self, k: int) -> str:
         """The character at `k`, for an `ask`; empty where the text is over."""
         if k == len(self.s) and not self.last:
-            raise _Undecided
+            raise Undecided
         return self.s[k : k + 1]
 
     def take(self, end: int) -> None:
@@ -550,7 +546,7 @@ def _starts(at: LiteralReader, k: int, markers: tuple[str, ...]) -> str:
         if s.startswith(marker, k):
             return marker
         if not at.last and len(s) - k < len(marker) and marker.startswith(s[k:]):
-            raise _Undecided
+            raise Undecided
     return ""
 
 
@@ -589,7 +585,7 @@ def _known_key_follows(at: LiteralReader, k: int) -> bool:
     if m is None and not at.last:
         rest = len(at.s) - k  # the rest of a whole answer is not worth a copy
         if any(rest <= len(key) + 1 and f"{key}:".startswith(at.s[k:]) for key in at.declared):
-            raise _Undecided
+            raise Undecided
     return m is not None and m.group(1) in at.declared
 
 
@@ -601,7 +597,7 @@ def _is_set(at: LiteralReader, k: int) -> bool:
         return m.group(1) != ":" and bool(s[k : m.start(1)].strip())
     first = s[WHITE_SPACE.match(s, k).end() :][:1]
     if not at.last and len(s) - k < _MAX_ITEM and (not first or first not in "{[(},"):
-        raise _Undecided
+        raise Undecided
     return False
 
 
@@ -624,14 +620,14 @@ def _key_follows(at: LiteralReader, k: int) -> bool:
         end = s.find(quote, k + len(quote), k + _MAX_LOOK)
         if end < 0:
             if not at.last and len(s) < k + _MAX_LOOK:
-                raise _Undecided
+                raise Undecided
             return False
         c = at.char(_skip(s, end + len(quote)))
         return c in {":", "="} and _may_be_key(at, s[k + len(quote) : end])
     m = _QUOTED_KEY.match(s, k) if quote else _NAMED.match(s, k)
     if m is None:
         if not at.last and _KEY_PART.match(s, k):
-            raise _Undecided
+            raise Undecided
         # A value without a name.
         return notation.keywords and not at.stack and not (at.inner or at.in_text) and c in _VALUES
     if s[m.end() - 1] == "=":
@@ -678,5 +674,5 @@ def _next_call(at: LiteralReader, k: int) -> bool:
     k = _skip(at.s, k)
     m = _NEXT_CALL.match(at.s, k)
     if m is None and not at.last and _NEXT_CALL_PART.match(at.s, k):
-        raise _Undecided
+        raise Undecided
     return m is not None and at.offered(m.group(1))
