@@ -39,7 +39,7 @@ TOOLS = [
 
 
 def run_tool(name: str, arguments: str) -> str:
-    """Runs a tool. A model's mistake is told to the model: it can do better in the next turn."""
+    """Runs a tool. The model is sent the error of its own mistake, so that it can correct it in the next turn."""
     try:
         return FUNCTIONS[name](**json.loads(arguments))
     except (KeyError, TypeError, ValueError, OSError) as error:

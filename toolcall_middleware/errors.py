@@ -27,7 +27,7 @@ CODES: dict[str, _Code] = {
     ),
     "invalid_tool_choice": _Code(400, None, "it names a tool that is not offered, or asks for one where none is"),
     "invalid_tool_call_id": _Code(400, None, "a tool message answers no earlier call"),
-    "invalid_message_order": _Code(400, None, "a tool message stands where it cannot"),
+    "invalid_message_order": _Code(400, None, "a tool message does not follow the message with its call"),
     "tool_schema_incompatible": _Code(400, "semantic_error", "the upstream's API cannot express a tool's schema"),
     "too_many_tools": _Code(400, None, "more than `max_tools`"),
     "tool_not_allowed": _Code(403, None, "a tool is not in the allowlist"),

@@ -1,4 +1,4 @@
-"""Requests for Google: what stands where. Each is read by the official types and by the API's known rules."""
+"""Requests for Google: the place of each field. Each is read by the official types and by the API's known rules."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ HY_V3 = _hunyuan(
     _HY3,
     "<tool_sep>",
     name="hy_v3",
-    about="as `glm45`, with `<tool_sep>` behind the name, within `<tool_calls>`, a suffix in each tag: Hunyuan 3",
+    about="as `glm45`, with `<tool_sep>` after the name, within `<tool_calls>`, a suffix in each tag: Hunyuan 3",
     models={"hy3": "[vllm] hy_v3"},
 )
 

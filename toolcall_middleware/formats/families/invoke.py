@@ -334,7 +334,7 @@ _GIGACHAT_OPENERS = (
 # template lists the tools as TypeScript; it does not say how to call.
 GIGACHAT3 = Family(
     name="gigachat3",
-    about="a JSON object behind `<|function_call|>`: GigaChat 3",
+    about="a JSON object after `<|function_call|>`: GigaChat 3",
     models={"gigachat3": "[vllm] gigachat3"},
     calls=_JSON,
     auto_openers=_GIGACHAT_OPENERS,
@@ -477,7 +477,7 @@ _M3_OPENERS = (
 # https://huggingface.co/MiniMaxAI/MiniMax-M3 (llama.cpp: models/templates/MiniMax-M3.jinja)
 MINIMAX_M3 = Family(
     name="minimax_m3",
-    about='`<invoke name="f">` and an element for each argument, all behind `]<]minimax[>[`: MiniMax M3',
+    about='`<invoke name="f">` and an element for each argument, all after `]<]minimax[>[`: MiniMax M3',
     models={"minimax-m3": "[vllm] minimax_m3"},
     calls=_MINIMAX_ELEMENTS,
     auto_openers=_M3_OPENERS,

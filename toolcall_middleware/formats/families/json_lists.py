@@ -64,7 +64,7 @@ ability to fulfill the request.""",
 # https://huggingface.co/ibm-granite/granite-3.1-8b-instruct, whose tools are in a turn of their own.
 GRANITE = Family(
     name="granite",
-    about="a JSON list behind `<|tool_call|>`: Granite 3",
+    about="a JSON list after `<|tool_call|>`: Granite 3",
     models={"granite3": "[vllm] granite"},
     calls=_GRANITE_LIST,
     auto_openers=(_PIPED, TOOL_CALL_JSON),
@@ -119,7 +119,7 @@ _OPENERS = (
 # https://huggingface.co/microsoft/Phi-4-mini-instruct (vLLM: examples/tool_chat_template_phi4_mini.jinja)
 PHI4_MINI = Family(
     name="phi4_mini",
-    about="a JSON list behind `functools`: Phi 4 mini",
+    about="a JSON list after `functools`: Phi 4 mini",
     models={"phi4-mini": "vLLM: phi4_mini_json, examples/tool_chat_template_phi4_mini.jinja"},
     alike={"firefunction-v2": "[llama.cpp] llama-3-firefunction-v2"},
     calls=_PHI_LIST,
@@ -492,7 +492,7 @@ _BEGUN = (
 # of their own, and the words are ours.
 INKLING = Family(
     name="inkling",
-    about="a JSON object with `args` behind `<|content_invoke_tool_json|>`: Inkling",
+    about="a JSON object with `args` after `<|content_invoke_tool_json|>`: Inkling",
     models={"inkling": "[vllm] inkling"},
     calls=_INKLING_CALLS,
     auto_openers=_MARKED,

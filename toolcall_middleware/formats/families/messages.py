@@ -180,7 +180,7 @@ _LLM_JP_CALLS = Named(  # without the spaces, which the tokenizer's decoder adds
 # https://huggingface.co/llm-jp/llm-jp-4.1-8b-thinking (llama.cpp: models/templates/llm-jp-llm-jp-4.1-8b-thinking.jinja)
 LLM_JP_HARMONY = Family(
     name="llm-jp-harmony",
-    about="as `harmony`, with a space behind every special token: LLM-jp 4.1",
+    about="as `harmony`, with a space after every special token: LLM-jp 4.1",
     models={"llm-jp4.1": "[llama.cpp] llm-jp-harmony; [sglang] the same"},
     calls=_LLM_JP_CALLS,
     auto_openers=(_SPACED,),

@@ -59,7 +59,7 @@ def _results_with_ids(results: Sequence[ToolResult]) -> str:
 # are those of vLLM's examples/tool_chat_template_mistral_parallel.jinja.
 MISTRAL_OLD = Family(
     name="mistral_old",
-    about="a JSON list behind `[TOOL_CALLS]`: Mistral 7B v0.3, Nemo, Small 3.1 and earlier",
+    about="a JSON list after `[TOOL_CALLS]`: Mistral 7B v0.3, Nemo, Small 3.1 and earlier",
     models={
         "ministral3b": "[mistral] v3: the 3B of 2024",
         "mistral7b-instruct-v0.3": "[vllm] mistral; [mistral] v3",
