@@ -1,8 +1,11 @@
-"""Answers without an end: `python -m tests.bench.flood [--megabytes 100]`.
+"""Answers without an end, and hostile ones: what a model may write, over and over.
 
-A backend writes the same few characters over and over, in chunks of 16 KiB: time for each MiB, whether twice the text
-takes more than twice the time, and the most memory that was held. No text may be lost: what came out is compared by its
-hash. What takes longer than prose is given less, so that all is done in minutes.
+`python -m tests.bench.flood [--megabytes 100]`: a backend writes the same few characters in chunks of 16 KiB. The table
+shows the time for each MiB, the time for twice the text, and the most memory held. All text must arrive: its hash is
+compared. Kinds that cost more than prose get less text, so that all of it ends in minutes.
+
+`python -m tests.bench growth hostile`: the same in pieces of 4 and 40 characters, for long arguments and for markers of
+all families.
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ import hashlib
 import json
 import time
 import tracemalloc
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
 from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.formats import registry
+from toolcall_middleware.model import ToolCall
 
 from . import material
 from .report import Table
@@ -157,6 +162,72 @@ def run(*, megabytes: float) -> tuple[Table, bool]:
         each = whole.seconds / (size / (1 << 20)) * 1000
         table.add(name, f"{each:.0f}", f"{size / (1 << 20):.1f}; {growth:.1f}; {peak / 1024:.0f} KiB")
     return table, good
+
+
+def growth(*, smoke: bool) -> Table:
+    """Prose and long arguments, 4 characters a chunk: time and memory for twice the size."""
+    size = 8_000 if smoke else 1_000_000
+    table = Table(f"Growth: {size // 1000} kB in 4-character chunks", ("seconds; kB held", "x half the size"))
+    as_string = Case("some words, 40. ", material.call_text("json", "")[0] + '"{\\"path\\": \\"x')
+    cases: tuple[tuple[str, Case, dict[str, Any]], ...] = (
+        ("prose", CASES["prose"], {}),
+        ("arguments", CASES["a long string"], {}),
+        ("arguments as a JSON string", as_string, {}),
+        ("arguments, stream_arguments=false", CASES["a long string"], {"stream_arguments": False}),
+    )
+    for name, case, options in cases:
+        options["max_arguments_bytes"] = None
+        runs = [(flood(case, size // 2, piece=4, **options), flood(case, size, piece=4, **options)) for _ in range(3)]
+        half, whole = (min(run.seconds for run in both) for both in zip(*runs, strict=True))
+        peak = flood(case, size // 4, piece=4, trace=True, **options).peak
+        table.add(f"{name}, auto", f"{whole:.2f}; {peak / 1000:.0f}", f"{whole / half:.2f}", "<= 2.2")
+    return table
+
+
+def _hostile_cases() -> Iterator[tuple[str, Case]]:
+    """Markers and halves of calls of every format, and what may be a part of one."""
+    call = ToolCall(material.TOOL, '{"path": "x"}')
+    units = set()
+    for name in registry.names():
+        written = registry.get(name).render_calls([call])
+        units |= {f"{part} " for part in (written, written[: len(written) // 2], *written.split())}
+    units |= {"`", "``` ", "~~~\n", "{", "[", "<", "\n", " ", "<think>", "</think>", "\x00", "\\", '"', '{"a":', "- "}
+    inside = ("\\", '\\"', '"', "{", "[", '{"a":', "'", "</tool_call>", "x" * 40, "\\u00e9", "1,", "\n")
+    between = ("</", "<", "</parameter>", "\n", "'", "\\", "<arg_key>", ")", "<![CDATA[")
+    tags = ("<function=write_file>\n<parameter=content>\n", "[write_file(content='", "<tool_call>write_file\n")
+    found = [("", unit) for unit in sorted(units)]
+    found += [(before, unit) for before in (_BEGIN + '"', _BEGIN) for unit in inside]
+    found += [(before, unit) for before in tags for unit in between]
+    for before, unit in found:
+        yield f"`{_shown(unit)}`" + (f" after `{_shown(before)}`" if before else ""), Case(unit, before)
+
+
+def _shown(text: str) -> str:
+    return text.encode("unicode_escape").decode("ascii").replace("`", "'").replace("|", "\\|")[:60]
+
+
+def hostile(*, smoke: bool) -> Table:
+    """The dearest kinds of output, 40 characters a chunk, by their factor over prose."""
+    size = 2_000 if smoke else 40_000
+    rows = []
+
+    def seconds(case: Case, count: int, repeats: int) -> float:
+        return min(flood(case, count, piece=40, max_tool_calls=None).seconds for _ in range(repeats))
+
+    for name, case in list(_hostile_cases())[:: 20 if smoke else 1]:
+        for repeats in (2, 10):
+            works = ((case, size), (case, 2 * size), (CASES["prose"], 2 * size))
+            once, twice, plain = (seconds(*work, repeats) for work in works)
+            if smoke or twice < 2.2 * once:
+                break  # if not, an interruption or a fault: more tries tell
+        rows.append((twice / plain, twice / once, name, twice / (2 * size)))
+    rows.sort(reverse=True)
+    table = Table("Hostile output, auto", ("ns a character", "x prose; x time for x 2"))
+    for factor, more, name, each in rows[:10]:
+        table.add(name, f"{each * 1e9:.0f}", f"{factor:.1f}; {more:.1f}", "<= 40; 2.4")
+    _, more, name, _ = max(rows, key=lambda row: row[1])
+    table.add(f"the most growth of {len(rows)} kinds: {name}", "", f"{more:.1f}", "<= 2.4")
+    return table
 
 
 def main(arguments: list[str] | None = None) -> int:

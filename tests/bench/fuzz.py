@@ -18,13 +18,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from .fuzzed import asked, broken, conserved, cut, faces, guarded, inner, mutated, native, prompt, translated
+from .fuzzed import asked, broken, conserved, cut, faces, guarded, inner, mutated, native, translated
 from .fuzzed.dice import Dice, FromBytes, Seeded
 from .fuzzed.told import describe
 from .guided import guided
 
 KINDS: dict[str, Callable[[Dice], str]] = {
-    "prompt": prompt.one,
     "conserved": conserved.one,
     "mutated": mutated.one,
     "goldens": mutated.goldens,

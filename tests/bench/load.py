@@ -14,7 +14,6 @@ import gc
 import json
 import resource
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -29,8 +29,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.hosts.proxy.inspector.store import Store
-from toolcall_middleware.observe.report import observers_of
 
 from . import material, report
 from .middle import free_port, running
@@ -69,40 +67,15 @@ def _memory(_request: Request) -> Response:
     return JSONResponse({"rss": pages * resource.getpagesize(), "objects": len(gc.get_objects())})
 
 
-def _app(*, wrapped: bool, traces: str | None = None) -> ASGIApp:
-    """traces: a folder for them; then all that observes is on: metrics, spans, traces and the inspector's store."""
-    store = Store()
-
-    def kept(_request: Request) -> Response:
-        files = list(Path(traces or "").glob("*.jsonl"))
-        ended = [entry for entry in store.entries.values() if entry.summary["end"] == "complete"]
-        called = [entry for entry in ended if entry.summary["outcomes"] == ["clean"]]
-        return JSONResponse({"traces": len(files), "shown": len(ended), "called": len(called)})
-
-    routes = [
-        Route("/v1/chat/completions", _chat, methods=["POST"]), Route("/memory", _memory), Route("/kept", kept),
-    ]  # fmt: skip
-    app = Starlette(routes=routes)
-    if not wrapped:
-        return app
-    if traces is None:
-        return ToolCallMiddleware(app, format="hermes")
-    made = ToolCallMiddleware(app, format="hermes", metrics="on", otel=True, trace_dir=traces)
-    made._observers = observers_of(made.settings, [store])
-    return made
-
-
-def _serve(port: int, *, wrapped: bool, traces: str | None) -> None:
-    import uvicorn
-
-    uvicorn.run(_app(wrapped=wrapped, traces=traces), port=port, log_level="error", backlog=4096)
+def _app(*, wrapped: bool) -> ASGIApp:
+    app = Starlette(routes=[Route("/v1/chat/completions", _chat, methods=["POST"]), Route("/memory", _memory)])
+    return ToolCallMiddleware(app, format="hermes") if wrapped else app
 
 
 @contextmanager
-def _server(*, wrapped: bool, traces: str | None = None) -> Iterator[int]:
+def _server(*, wrapped: bool) -> Iterator[int]:
     port = free_port()
     command = [sys.executable, "-m", "tests.bench.load", "--serve", str(port), *(["--wrapped"] if wrapped else [])]
-    command += ["--traces", traces] if traces is not None else []
     with running(command, port):
         yield port
 
@@ -197,40 +170,19 @@ def run(*, streams: int, seconds: float) -> tuple[Table, bool]:
     return table, good
 
 
-def observed(*, streams: int, seconds: float) -> tuple[Table, bool]:
-    """The same with all that observes on, beside the middleware alone. What is kept of each stream takes memory."""
-    with _server(wrapped=True) as port:
-        plain = asyncio.run(_streams(port, streams, seconds, wrapped=True))
-    with tempfile.TemporaryDirectory() as folder, _server(wrapped=True, traces=folder) as port:
-        ours = asyncio.run(_streams(port, streams, seconds, wrapped=True))
-        time.sleep(1.0)  # the last traces are written beside the event loop
-        kept = httpx.get(f"http://127.0.0.1:{port}/kept", timeout=30).json()
-    due = streams + _WARM
-    table = Table(f"{streams} streams at once, {seconds:g} s each", ("middleware", "all that observes"))
-    table.add("streams that failed", str(plain.errors), str(ours.errors), "0")
-    table.add("longest standstill", f"{plain.stall:.2f} s", f"{ours.stall:.2f} s", f"≤ +{_STALL:g} s")
-    table.add("memory a stream", f"{plain.memory / 1024:.0f} KiB", f"{ours.memory / 1024:.0f} KiB")
-    table.add("exchanges in the inspector, with their call", "", f"{kept['called']} of {due}", "all")
-    table.add("traces on disk", "", f"{kept['traces']} of {due}", "all")
-    good = ours.errors == 0 and ours.stall - plain.stall <= _STALL and kept["called"] == kept["traces"] == due
-    return table, good
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.load", description="Many streams at once.")
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--serve", type=int, metavar="PORT", help=argparse.SUPPRESS)
     parser.add_argument("--wrapped", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--traces", help=argparse.SUPPRESS)
-    parser.add_argument("--observed", action="store_true", help="with metrics, spans, traces and the inspector on")
     given = parser.parse_args(arguments)
     if given.serve is not None:
-        _serve(given.serve, wrapped=given.wrapped, traces=given.traces)
+        uvicorn.run(_app(wrapped=given.wrapped), port=given.serve, log_level="error", backlog=4096)
         return 0
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 8192)), hard))
-    table, good = (observed if given.observed else run)(streams=given.streams, seconds=given.seconds)
+    table, good = run(streams=given.streams, seconds=given.seconds)
     print(table.markdown())
     print(f"Measured on: {report.machine()}.")
     return 0 if good else 1

@@ -13,6 +13,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
+CHAT = "/v1/chat/completions"
 clock = time.thread_time
 """CPU seconds of this thread: what other programs take of the machine meanwhile does not count."""
 
@@ -40,6 +41,12 @@ def body_message(data: bytes, *, more: bool = True) -> Message:
     return {"type": "http.response.body", "body": data, "more_body": more}
 
 
+async def begin_stream(receive: Receive, send: Send) -> None:
+    """Read the request, and begin a stream."""
+    await receive()
+    await send({**_START})
+
+
 @dataclass(slots=True)
 class Stream:
     """An app that streams: `head` first, then, timed, `events`. One event a message, as engines send them."""
@@ -49,8 +56,7 @@ class Stream:
     seconds: float = 0.0
 
     async def __call__(self, _scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        await receive()
-        await send({**_START})
+        await begin_stream(receive, send)
         for data in self.head:
             await send(body_message(data))
         messages = self.events if isinstance(self.events, Messages) else map(body_message, self.events)
@@ -75,7 +81,7 @@ class Client:
 
     body: bytes
     keep: bool = False
-    path: str = "/v1/chat/completions"
+    path: str = CHAT
     got: list[bytes] = field(default_factory=list)
 
     async def ask(self, app: App) -> None:
@@ -99,14 +105,14 @@ class Client:
         await app(scope, receive, keeping if self.keep else send)
 
 
-def ask(app: App, body: bytes) -> None:
+def ask(app: App, body: bytes, path: str = CHAT) -> None:
     """One request, its answer thrown away."""
-    RUNNER.run(Client(body).ask(app))
+    RUNNER.run(Client(body, path=path).ask(app))
 
 
-def answer(app: App, body: bytes) -> list[bytes]:
+def answer(app: App, body: bytes, path: str = CHAT) -> list[bytes]:
     """One request, and the bodies that came back."""
-    client = Client(body, keep=True)
+    client = Client(body, keep=True, path=path)
     RUNNER.run(client.ask(app))
     return client.got
 

@@ -1,6 +1,6 @@
 """Servers of benchmarks, each a process of its own: what is at the ends and in the middle of `tests.bench.proxy`.
 
-`python -m tests.bench.middle KIND PORT [BASE]` serves the upstream or one of the relays.
+`python -m tests.bench.middle KIND PORT [BASE]` serves the upstream, one of the relays, or the answer in a file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
@@ -142,6 +143,37 @@ def bare() -> ASGIApp:
     return app
 
 
+class _Canned(socketserver.StreamRequestHandler):
+    """Answers each request with the bytes of one file, from the status line on, read anew each time; then it closes."""
+
+    answer: Path
+
+    def handle(self) -> None:
+        rest = 0
+        chunked = False
+        while (line := self.rfile.readline(65536)) not in {b"\r\n", b""}:
+            name, _, value = line.lower().partition(b":")
+            if name == b"content-length":
+                rest = int(value)
+            chunked = chunked or (name == b"transfer-encoding" and b"chunked" in value)
+        while chunked and (size := int(self.rfile.readline(65536).partition(b";")[0] or b"0", 16)):
+            self.rfile.read(size + 2)
+        self.rfile.read(rest)
+        self.wfile.write(self.answer.read_bytes())
+
+
+class _CannedServer(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+
+def canned(port: int, answer: str) -> None:
+    """Serve the file `answer`; a client may write another one before it asks again."""
+    _Canned.answer = Path(answer)
+    with _CannedServer((HOST, port), _Canned) as server:
+        server.serve_forever()
+
+
 # -- processes
 
 
@@ -270,9 +302,11 @@ def proxy(base: str, *options: str) -> contextlib.AbstractContextManager[Server]
 
 
 def main(kind: str, port: int, base: str = "") -> None:
+    if kind == "canned":
+        return canned(port, base)
     apps = {"upstream": lambda _: upstream(), "bare": lambda _: bare(), "httpx": httpx_relay, "aiohttp": aiohttp_relay}
     app = apps[kind](base)
-    uvicorn.run(app, host=HOST, port=port, log_level="warning", access_log=False)
+    return uvicorn.run(app, host=HOST, port=port, log_level="warning", access_log=False)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.proxy [--smoke] [--write]`: the proxy beside nginx and two plain relays, real processes.
+"""`python -m tests.bench.proxy [--smoke]`: the proxy beside nginx and two plain relays, real processes.
 
 - time a chunk: CPU of the process in the middle for each message of many streams, events paced so that each is a
   message of its own, all in turns; the smallest of the rounds counts
@@ -28,8 +28,6 @@ from . import middle, report
 from .middle import HOST, Server
 from .report import Table
 
-BEGIN = "<!-- proxy: written by `python -m tests.bench.proxy --write` -->"
-END = "<!-- /proxy -->"
 _HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 _NGINX, _AIOHTTP, _HTTPX = "nginx", "20 lines of uvicorn and aiohttp's client", "Starlette and httpx"
 _LITELLM = "LiteLLM's proxy"
@@ -321,7 +319,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.proxy", description="What the proxy costs.")
     parser.add_argument("--smoke", action="store_true", help="small and quick: shows that it works, no figures")
     parser.add_argument("--no-crowd", action="store_true", help="without the 500 streams")
-    parser.add_argument("--write", action="store_true", help="put the tables into tests/bench/README.md")
     given = parser.parse_args(arguments)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192) if most > 0 else 8192, most))
@@ -330,10 +327,7 @@ def main(arguments: list[str] | None = None) -> int:
         made.append(_memory_table(base, smoke=given.smoke))
         if not given.no_crowd:
             made.append(_crowd_table(base, smoke=given.smoke))
-    text = report.figures(made)
-    print(text if not given.smoke else "It works. No figures: this was a smoke run.")
-    if given.write:
-        report.write(text, begin=BEGIN, end=END)
+    print(report.figures(made) if not given.smoke else "It works. No figures: this was a smoke run.")
     return 0
 
 

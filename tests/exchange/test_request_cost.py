@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from tests.bench import hostile_requests
+from tests.bench import hostile
 
 pytestmark = pytest.mark.slow
 
@@ -17,8 +17,8 @@ WORST = 250
 
 
 def test_no_kind_of_request_costs_more_than_its_size_allows() -> None:
-    base = hostile_requests.ordinary(SIZE)
-    for name, each, growth in hostile_requests.factors(SIZE):
+    base = hostile.ordinary(SIZE)
+    for name, each, growth in hostile.factors(SIZE):
         assert each < WORST * base, f"{name}: {each / base:.0f} times an ordinary request"
         # Twice the size: of what takes less than some milliseconds the clock says nothing, and one look may be unlucky.
         if growth >= 3.2:
@@ -28,10 +28,10 @@ def test_no_kind_of_request_costs_more_than_its_size_allows() -> None:
 
 def _best(name: str, size: int) -> float:
     """Seconds: the quickest of several looks, without the collector, which looks through all that tests have left."""
-    make = hostile_requests.CASES[name]
+    make = hostile.CASES[name]
     gc.collect()
     gc.disable()
     try:
-        return max(min(hostile_requests.cost(make(size))[0] for _ in range(5)), 1e-5)
+        return max(min(hostile.cost(make(size))[0] for _ in range(5)), 1e-5)
     finally:
         gc.enable()

@@ -286,7 +286,7 @@ def test_each_setting_by_itself_is_not_loosened(name: str) -> None:
 
 
 def test_a_request_cannot_have_a_module_imported() -> None:
-    module = "tests.bench.each"
+    module = "tests.bench.workers"
     sys.modules.pop(module, None)
     with pytest.raises(ToolCallError, match="names a module, which a request cannot do"):
         read(Settings(format=f"{module}:main"), toolcall={"format": f"{module}:main"})

@@ -1,7 +1,7 @@
 """An exchange in prompt mode in which the client asks for something: tool_choice, n, stop, usage, logprobs, policies.
 
-Every choice is checked against its text too: what the client gets as content, and the calls as they were written, stand
-in the model's text in this order, and nothing between them is lost but the markup around calls.
+The answer is streamed at random cuts and whole, and both must be the same. Prose must arrive as it was written. The
+text is in the content, in a thought there that may never end, or in the backend's reasoning field.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _CHOICES: tuple[Any, ...] = (
 )  # fmt: skip
 _STOPS = (None, None, "Paris", ["\n\n", "x <"], ["雨"])
 _REASONS = ("stop", "stop", "stop", "length", "content_filter", "tool_calls")
+_PLACES = ("content", "content", "content", "content", "<think>", "reasoning")
 
 
 def settings_of(dice: Dice) -> Settings:
@@ -39,6 +40,7 @@ def settings_of(dice: Dice) -> Settings:
         stream_arguments=not chance(dice, 4),
         reasoning=pick(dice, ("ignore", "ignore", "parse")),
         reasoning_field=pick(dice, (None, "reasoning", "reasoning_content")),
+        reasoning_start=pick(dice, ("auto", "auto", "auto", "open")),
         prose="drop" if chance(dice, 6) else "keep",
         max_tool_calls=pick(dice, (128, 128, 1, 2)),
         usage=pick(dice, ("auto", "auto", "count")),
@@ -84,26 +86,36 @@ def _make_legacy(request: dict[str, Any]) -> None:
 def one(dice: Dice) -> str:
     """See the module."""
     settings, request = settings_of(dice), request_of(dice)
-    texts = [text_of(dice, settings.format)[0] for _ in range(request.get("n", 1))]
+    place = pick(dice, _PLACES)
+    opening = "<think>" if place == "<think>" else ""
+    made = [text_of(dice, settings.format) for _ in range(request.get("n", 1))]
+    texts = [opening + text for text, _ in made]
+    field = "reasoning" if place == "reasoning" and "logprobs" not in request else "content"
     reasons = [pick(dice, _REASONS) for _ in texts]
     usage = None if dice.below(2) else USAGE
     asked = chance(dice, 2)
-    events = _events(dice, texts, reasons, usage, logprobs="logprobs" in request)
+    events = _events(dice, texts, reasons, usage, field, logprobs="logprobs" in request)
+    answer = _completion(request, texts, reasons, usage, field)
     if chance(dice, 10):  # the backend does not stream
-        sent = cuts(
-            dice, json.dumps(_completion(request, texts, reasons, usage), indent=pick(dice, (None, 1))).encode()
-        )
+        sent = cuts(dice, json.dumps(answer, indent=pick(dice, (None, 1))).encode())
     else:
         sent = cuts(dice, frame(dice, events, done=not chance(dice, 8)))
-    with told(texts=texts, reasons=reasons, usage=usage, request=request, settings=settings, sent=sent):
+    with told(texts=texts, field=field, reasons=reasons, usage=usage, request=request, settings=settings, sent=sent):
         options = {"stream_options": {"include_usage": True}} if asked else {}
         streamed = stream(settings, {**request, **options}, sent)
-        answered = whole(settings, request, _completion(request, texts, reasons, usage))
-        return _compare(settings, request, texts, streamed, answered, asked=asked)
+        answered = whole(settings, request, answer)
+        prose = place == "content" and all(is_prose for _, is_prose in made)
+        return _compare(settings, request, texts, streamed, answered, asked=asked, prose=prose)
 
 
 def _events(
-    dice: Dice, texts: list[str], reasons: list[str], usage: dict[str, int] | None, *, logprobs: bool
+    dice: Dice,
+    texts: list[str],
+    reasons: list[str],
+    usage: dict[str, int] | None,
+    field: str = "content",
+    *,
+    logprobs: bool,
 ) -> list[dict[str, Any]]:
     """The chunks of all choices, each in its order, between each other as the dice fall."""
     queues: list[list[dict[str, Any]]] = []
@@ -113,7 +125,7 @@ def _events(
             first["content"] = ""
         queue: list[dict[str, Any]] = [{"index": index, "delta": first, "finish_reason": None}]
         for piece in pieces(dice, text):
-            choice: dict[str, Any] = {"index": index, "delta": {"content": piece}, "finish_reason": None}
+            choice: dict[str, Any] = {"index": index, "delta": {field: piece}, "finish_reason": None}
             if logprobs:
                 choice["logprobs"] = _logprobs(piece)
             queue.append(choice)
@@ -133,10 +145,10 @@ def _events(
 
 
 def _completion(
-    request: dict[str, Any], texts: list[str], reasons: list[str], usage: dict[str, int] | None
+    request: dict[str, Any], texts: list[str], reasons: list[str], usage: dict[str, int] | None, field: str = "content"
 ) -> dict[str, Any]:
     choices: list[dict[str, Any]] = [
-        {"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
+        {"index": index, "message": {"role": "assistant", "content": None, field: text}, "finish_reason": reason}
         for index, (text, reason) in enumerate(zip(texts, reasons, strict=True))
     ]
     if "logprobs" in request:
@@ -150,7 +162,14 @@ def _logprobs(token: str) -> dict[str, Any]:
 
 
 def _compare(
-    settings: Settings, request: dict[str, Any], texts: list[str], streamed: Outcome, answered: Outcome, *, asked: bool
+    settings: Settings,
+    request: dict[str, Any],
+    texts: list[str],
+    streamed: Outcome,
+    answered: Outcome,
+    *,
+    asked: bool,
+    prose: bool,
 ) -> str:
     choice = request.get("tool_choice", request.get("function_call", "auto"))
     legacy = "functions" in request
@@ -181,8 +200,18 @@ def _compare(
     if exact:
         same_answer(got, had)
     if asked and not streamed.stopped:
-        assert got.usage == had.usage, (got.usage, had.usage)
+        # Thoughts of several choices are counted as one text, in the order in which they come.
+        ignored = {"completion_tokens_details"} if len(texts) > 1 else set()
+        one, other = (
+            {name: v for name, v in (usage or {}).items() if name not in ignored} for usage in (got.usage, had.usage)
+        )
+        assert one == other
     _check_logprobs(request, texts, streamed, got)
+    if prose and exact and settings.reasoning_field is None and settings.prose == "keep" and "stop" not in request:
+        for text, made in zip(texts, got.choices, strict=True):
+            # A thought that the prompt opened may be a channel's, which is never content.
+            said = "".join((made.reasoning + (made.content or "")).split())
+            assert said == "".join(text.split()), "prose was changed"
     return "calls" if any(made.calls for made in got.choices) else "text"
 
 

@@ -11,7 +11,7 @@ from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 
-_TRIES = 6
+_TRIES = 12
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,23 @@ class Outcome:
     stopped: bool = False
 
 
-def stream(settings: Settings, request: dict[str, Any], pieces: list[bytes], *, cut: bool = False) -> Outcome:
-    """The backend answers with these pieces of a stream, each time that it is asked. cut: and then goes away."""
+def stream(
+    settings: Settings, request: dict[str, Any], *answers: list[bytes], cut: bool = False, inner: bool = False
+) -> Outcome:
+    """The backend answers with the pieces of one stream after another; the last one is repeated.
+
+    cut: and then goes away. inner: text may be emitted before another try.
+    """
     exchange = Driven(settings, BackendMemory())
+    out = b""
     try:
         assert exchange.on_request(json.dumps({**request, "stream": True}).encode()) is not None
-        for _ in range(_TRIES):
-            out = _one_answer(exchange, pieces, cut=cut)
+        for number in range(_TRIES):
+            out += _one_answer(exchange, answers[min(number, len(answers) - 1)], cut=cut)
             if exchange.take_next() is None:
                 return Outcome(out, _late_error(out), exchange.stopped)
-            assert not out, "something left for the client before another try"
+            assert inner or not out, "something left for the client before another try"
+            exchange.stopped = False
     except ToolCallError as error:
         return Outcome(error=error.code)
     raise AssertionError("the backend is asked again and again")
@@ -50,15 +57,14 @@ def _one_answer(exchange: Driven, pieces: list[bytes], *, cut: bool) -> bytes:
     return b"".join(out)
 
 
-def whole(settings: Settings, request: dict[str, Any], answer: dict[str, Any]) -> Outcome:
-    """The backend answers with this completion, each time that it is asked."""
+def whole(settings: Settings, request: dict[str, Any], *answers: dict[str, Any]) -> Outcome:
+    """The backend answers with one completion after another; the last one is repeated."""
     exchange = Driven(settings, BackendMemory())
-    data = json.dumps(answer).encode()
     try:
         assert exchange.on_request(json.dumps(request).encode()) is not None
-        for _ in range(_TRIES):
+        for number in range(_TRIES):
             exchange.on_response_start(200, [(b"content-type", b"application/json")])
-            reply = exchange.whole(data)
+            reply = exchange.whole(json.dumps(answers[min(number, len(answers) - 1)]).encode())
             again = exchange.take_next()
             if again is None:
                 assert reply is not None, "no answer and no other try"

@@ -7,21 +7,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.helpers.driven import Driven
 from tests.helpers.stream_rules import check_stream, check_whole, same_answer
-from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.backend_memory import BackendMemory
 
 from .asked import HEAD, USAGE
 from .dice import Dice, chance, pick, pieces
+from .driven import stream, whole
 from .frames import cuts, frame, payloads
 from .texts import FORMATS, NAMES, PROSE, TOOLS, VALUES, text_of
 from .told import told
 
-_TRIES = 12
 _NAMES = ("find_tools", "find_tools", "respond", *NAMES)
 
 
@@ -54,19 +51,20 @@ def one(dice: Dice) -> str:
     reasons = [pick(dice, ("stop", "stop", "stop", "length")) for _ in texts]
     streams = [cuts(dice, frame(dice, _events(dice, *said), done=True)) for said in zip(texts, reasons, strict=True)]
     with told(texts=texts, reasons=reasons, request=request, settings=settings, streams=streams):
-        body, error = _stream(settings, request, streams)
-        answered, failed = _whole(settings, request, list(zip(texts, reasons, strict=True)))
+        streamed = stream(settings, request, *streams, inner=True)
+        body = streamed.body
+        answered = whole(settings, request, *map(_completion, texts, reasons))
         rules: dict[str, Any] = {
             "tools": {"weather", "find_all"},
             "parallel": settings.max_tool_calls != 1,
             "must_call": "tool_choice" in request,
         }
         assert b"find_tools" not in body or any("find_tools" in text for text in texts)
-        if failed is not None or error is not None:
+        if answered.error is not None or streamed.error is not None:
             if body:
                 check_stream(payloads(body), **rules, error=True)
-            return str(failed or error)
-        had = check_whole(answered, **rules)
+            return str(answered.error or streamed.error)
+        had = check_whole(answered.body, **rules)
         got = check_stream(payloads(body), **rules)
         if not any("\ud800" in text or "<think" in text or "analysis" in text for text in texts):
             same_answer(got, had)
@@ -97,43 +95,6 @@ def _events(dice: Dice, text: str, reason: str) -> list[dict[str, Any]]:
     return [{**head, "choices": [chunk]} for chunk in chunks]
 
 
-def _stream(settings: Settings, request: dict[str, Any], streams: list[list[bytes]]) -> tuple[bytes, Any]:
-    """(what left, the code of an error before anything did)."""
-    exchange = Driven(settings, BackendMemory())
-    out = b""
-    try:
-        exchange.on_request(json.dumps({**request, "stream": True}).encode())
-        for number in range(_TRIES):
-            exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
-            for piece in streams[min(number, len(streams) - 1)]:
-                out += exchange.feed(piece)
-                if exchange.stopped:
-                    break
-            else:
-                out += exchange.finish(cut=False)
-            if exchange.take_next() is None:
-                late = b'data: {"error"' in out
-                return out, "late" if late else None
-            exchange.stopped = False
-    except ToolCallError as error:
-        return b"", error.code
-    raise AssertionError("the backend is asked again and again")
-
-
-def _whole(settings: Settings, request: dict[str, Any], answers: list[tuple[str, str]]) -> tuple[bytes, Any]:
-    exchange = Driven(settings, BackendMemory())
-    try:
-        exchange.on_request(json.dumps(request).encode())
-        for number in range(_TRIES):
-            text, reason = answers[min(number, len(answers) - 1)]
-            message = {"role": "assistant", "content": text}
-            choice = {"index": 0, "message": message, "finish_reason": reason}
-            data = json.dumps({**HEAD, "object": "chat.completion", "choices": [choice], "usage": USAGE}).encode()
-            exchange.on_response_start(200, [(b"content-type", b"application/json")])
-            reply = exchange.whole(data)
-            if exchange.take_next() is None:
-                assert reply is not None
-                return reply.body, None
-    except ToolCallError as error:
-        return b"", error.code
-    raise AssertionError("the backend is asked again and again")
+def _completion(text: str, reason: str) -> dict[str, Any]:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
+    return {**HEAD, "object": "chat.completion", "choices": [choice], "usage": USAGE}
