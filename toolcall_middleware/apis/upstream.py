@@ -95,7 +95,9 @@ class UpstreamAnswer(abc.ABC):
         """The stream is over. See `Translation.finish`."""
         if self.done:
             return b""
-        out = self._written(self._reader.finish())
+        # Of a stream that broke off, an event that is no JSON is only a part of one.
+        events = [one for one in self._reader.finish() if not cut or openai.read_value(one.data) is not None]
+        out = self._written(events)
         if self.done:
             return out
         if self._is_complete(cut=cut):

@@ -1,10 +1,11 @@
-"""A conversation goes to a provider's API and comes back: every call, result, id, text and signature is kept."""
+"""What both providers' translations do: conversations there and back, and streams, ends and errors of answers."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,6 +18,7 @@ from toolcall_middleware.apis.google.request import NO_SIGNATURE
 from toolcall_middleware.apis.google.translation import GoogleTranslation
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
 from toolcall_middleware.apis.upstream import Translation
+from toolcall_middleware.errors import ToolCallError
 
 Calls = list[tuple[str, dict[str, Any]]]
 NAMES = ("weather", "send_mail", "a-b")
@@ -213,6 +215,92 @@ def test_what_the_api_says_comes_back_to_it_unchanged(
         ]
         built = build(api, HELLO, message, *results)
         assert (api.blocks(built) if kept else []) == kept
+
+
+# -- answers -------------------------------------------------------------------------------------------------------
+
+CALLED: Calls = [("weather", {"city": "Zürich 🌍", "n": 2.5, "deep": {"a": [None]}}), ("a-b", {})]
+PROVIDERS = pytest.mark.parametrize("name", APIS)
+
+
+def begun(name: str, **fields: Any) -> Translation:
+    made = APIS[name].new()
+    made.request(json.dumps({"model": APIS[name].model, "messages": [HELLO], **fields}).encode())
+    return made
+
+
+def stream_of(name: str) -> bytes:
+    return APIS[name].answer(CALLED, "Let me look 🌍.", 5, thinks=True)[1]
+
+
+def pieces(name: str, data: bytes, *cuts: int) -> bytes:
+    made = begun(name, stream=True)
+    out = b"".join(made.feed(data[begin:end]) for begin, end in pairwise([0, *cuts, len(data)]))
+    return out + made.finish(cut=False)
+
+
+@pytest.mark.slow
+@PROVIDERS
+def test_a_stream_is_the_same_wherever_it_is_cut(name: str) -> None:
+    def said(out: bytes) -> Any:
+        message = join(out)
+        return {**message, "tool_calls": [call["function"] for call in message["tool_calls"]]}
+
+    data = stream_of(name)
+    expected = said(pieces(name, data))
+    assert (expected["content"], len(expected["tool_calls"])) == ("Let me look 🌍.", 2)
+    for cuts in ([at] for at in range(1, len(data))):
+        assert said(pieces(name, data, *cuts)) == expected, cuts
+    assert said(pieces(name, data, *range(1, len(data)))) == expected
+    lines = data.replace(b"\r\n", b"\n")
+    assert said(pieces(name, lines)) == said(pieces(name, lines.replace(b"\n", b"\r\n"))) == expected
+
+
+@PROVIDERS
+def test_usage_is_told_once_to_those_who_ask(name: str) -> None:
+    counted = b'"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":8},"responseId"'
+    data = stream_of(name).replace(b'"responseId"', counted)  # each piece of Google's counts
+    made = begun(name, stream=True, stream_options={"include_usage": True})
+    out = made.feed(data) + made.finish(cut=False)
+    last = json.loads(out.split(b"\n\n")[-3].removeprefix(b"data: "))
+    assert last["choices"] == []
+    assert last["usage"]["total_tokens"] > 0
+    assert out.count(b'"usage":{') == 1
+    assert b'"usage"' not in pieces(name, data)
+
+
+@PROVIDERS
+def test_a_stream_that_breaks_off_says_so_unless_the_host_will(name: str) -> None:
+    data = stream_of(name)
+    half, between = data[: len(data) // 2], b"\r\n\r\n" if b"\r" in data else b"\n\n"
+    cut = begun(name, stream=True)
+    assert not half.endswith(between)  # the rest of an event is no error of the upstream's
+    out = cut.feed(half) + cut.finish(cut=True)
+    assert not cut.done
+    assert b'"error"' not in out
+    ended = begun(name, stream=True)
+    out = ended.feed(half[: half.rindex(between)] + between) + ended.finish(cut=False)
+    assert b"broke off before the answer was complete" in out
+    assert out.endswith(b"data: [DONE]\n\n")
+    assert ended.feed(data) == b""
+    assert b"ended without an answer" in begun(name, stream=True).finish(cut=False)
+
+
+@PROVIDERS
+def test_an_error_that_the_host_has_made_stays(name: str) -> None:
+    own = ToolCallError("upstream_timeout", "Slow.")
+    assert begun(name).whole(504, own.body()) == (504, own.body())
+    made = begun(name, stream=True)
+    assert b"Slow." in made.feed(own.sse() + b"data: [DONE]\n\n")
+    assert made.done
+
+
+@PROVIDERS
+@pytest.mark.parametrize("data", [b"", b"<html>", b"[]", b"{}", b'{"candidates": []}', b'{"content": "x"}', b"null"])
+def test_a_success_that_is_no_answer_is_an_upstream_error(name: str, data: bytes) -> None:
+    with pytest.raises(ToolCallError) as caught:
+        begun(name).whole(200, data)
+    assert (caught.value.code, caught.value.status) == ("upstream_error", 502)
 
 
 def join(stream: bytes) -> dict[str, Any]:
