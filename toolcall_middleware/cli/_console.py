@@ -9,6 +9,7 @@ import io
 import os
 import shutil
 import sys
+from typing import TextIO
 
 from rich.console import Console
 from rich.segment import Segment, Segments
@@ -19,14 +20,18 @@ _WIDTH = 118
 _LEAST_WIDTH = 40
 
 
-def console(*, plain: bool = False) -> Console:
-    """Standard output. plain: without colours, as `NO_COLOR` (no-color.org) and `TERM=dumb` ask for it."""
+def console(file: TextIO | None = None, *, width: int = _WIDTH, plain: bool = False) -> Console:
+    """Standard output, or a `file` of so many columns. plain: without colours, as `NO_COLOR` (no-color.org) and
+    `TERM=dumb` ask for it.
+    """
+    if file is not None:
+        return Console(file=file, width=width, color_system=None, markup=False, emoji=False, highlight=False)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a character that the output's encoding lacks becomes `?`
         sys.stdout.reconfigure(errors="replace")
     colours = not plain and sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return Console(
         file=sys.stdout,
-        width=max(_LEAST_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns),
+        width=max(_LEAST_WIDTH, shutil.get_terminal_size((width, 24)).columns),
         force_terminal=colours,
         color_system="standard" if colours else None,
         markup=False,
