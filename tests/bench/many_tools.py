@@ -137,9 +137,9 @@ async def run(url: str, questions: Sequence[Question], limit: int, count: int, b
                 score.tokens += answer["usage"]["prompt_tokens"]
                 made = answer["choices"][0]["message"].get("tool_calls") or []
                 calls = [ToolCall(one["function"]["name"], one["function"]["arguments"]) for one in made]
-                verdict = question.judge(calls)
-                score.right += verdict.right
-                score.named += bool(calls) and verdict.fault != "another function"
+                fault, right = question.judge(calls)
+                score.right += right
+                score.named += bool(calls) and fault != "another function"
                 score.no_call += not calls
     score.requests = counted.requests
     return score

@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 
 from tests.helpers.fakes import TextBackend, serve, write_calls
 from toolcall_middleware.cli import main
@@ -120,7 +121,9 @@ def test_several_workers_have_no_page_together() -> None:
     assert "--workers 1" in ended.stderr
 
 
-def test_inspect_shows_the_traces_of_files_and_folders(tmp_path: Path) -> None:
+def test_inspect_shows_the_traces_of_files_and_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with serve(TextBackend([CALL, "Just text."])) as backend:
         given = {"TOOLCALL_TRACE_DIR": str(tmp_path)}
         with started(*proxied(backend, "--inspect"), environment=given) as (_, address):
@@ -143,6 +146,9 @@ def test_inspect_shows_the_traces_of_files_and_folders(tmp_path: Path) -> None:
             assert process.wait(timeout=20) == code  # as its help says
             assert process.stderr is not None
             assert process.stderr.read() == ""
+    monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **_options: None)
+    assert main(["inspect", str(files[0])]) == 0
+    assert ": 1 exchange at http://127.0.0.1:" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

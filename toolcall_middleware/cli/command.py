@@ -26,7 +26,6 @@ _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 WIDTH = 100
 """Columns of the help where it is not measured: examples are not wrapped."""
 
-
 MAX_FILE = 256 << 20
 """Bytes of a file or of standard input that a command reads."""
 _TOO_LARGE = f"it has more than {MAX_FILE >> 20} MiB."
@@ -82,11 +81,18 @@ def number(least: int, most: int) -> Callable[[str], int]:
     return number
 
 
+def option(parser: argparse.ArgumentParser, flag: str, help: str, **more: Any) -> None:  # noqa: A002 - argparse's name
+    """Adds an option. flag: its name, and what it takes, as the help shows them. The help ends with a default given."""
+    name, _, metavar = flag.partition(" ")
+    given = {"metavar": metavar} if metavar else {}
+    parser.add_argument(name, help=help + " (default: %(default)s)" * ("default" in more), **given, **more)
+
+
 def add_upstream(parser: argparse.ArgumentParser) -> None:
     """Which backend: its address, its API, and the variable that holds its key."""
-    parser.add_argument("--upstream", metavar="URL", help="the upstream's base address, /v1 included")
-    parser.add_argument("--upstream-api", metavar="API", help=f"{OPTIONS['upstream_api'].allowed} (default: openai)")
-    parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the upstream's key")
+    option(parser, "--upstream URL", "the upstream's base address, /v1 included")
+    option(parser, "--upstream-api API", f"{OPTIONS['upstream_api'].allowed} (default: openai)")
+    option(parser, "--key-env NAME", "the variable that holds the upstream's key")
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -96,9 +102,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def add_template(parser: argparse.ArgumentParser) -> None:
     """Whose chat template `--format template` means."""
-    parser.add_argument(
-        "--template", metavar="PATH", help="a checkpoint whose chat template tells how calls are written"
-    )
+    option(parser, "--template PATH", "a checkpoint whose chat template tells how calls are written")
 
 
 def template_of(place: str | None) -> str | None:
@@ -116,9 +120,9 @@ def template_of(place: str | None) -> str | None:
 
 def add_style(parser: argparse.ArgumentParser, *, mode: str = "prompt") -> None:
     """The options for requesting calls. `mode`: the command's default."""
-    parser.add_argument("--format", metavar="NAME", help="how calls are written and read (default: auto)")
+    option(parser, "--format NAME", "how calls are written and read (default: auto)")
     add_template(parser)
-    parser.add_argument("--mode", metavar="MODE", help=f"{OPTIONS['mode'].allowed} (default: {mode})")
+    option(parser, "--mode MODE", f"{OPTIONS['mode'].allowed} (default: {mode})")
 
 
 def given_settings(args: argparse.Namespace) -> dict[str, Any]:

@@ -11,13 +11,13 @@ import webbrowser
 from pathlib import Path
 
 from ..observe.traces import TraceError, read_trace
-from .command import PROG, SERVED, Command, UsageError, add_template, number, read_file, template_of
+from .command import PROG, SERVED, Command, UsageError, add_template, many, number, option, read_file, template_of
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", metavar="TRACE", nargs="+", help="a trace, or a folder of traces (the last 1000)")
-    parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
-    parser.add_argument("--port", type=number(0, 65535), default=0, help="0: a free one (default: %(default)s)")
+    option(parser, "--host", "where to listen", default="127.0.0.1")
+    option(parser, "--port", "0: a free one", type=number(0, 65535), default=0)
     add_template(parser)
     parser.add_argument("--open", action="store_true", help="open it in the browser")
 
@@ -58,7 +58,7 @@ def _run(args: argparse.Namespace) -> int:
     with listener:
         # The socket listens before the address is printed, so that a browser can open it at once.
         address = f"http://{host}:{listener.getsockname()[1]}/inspect/{token}/"
-        print(f"{PROG}: {len(store.entries)} exchanges at {address}", file=sys.stderr, flush=True)
+        print(f"{PROG}: {many(len(store.entries), 'exchange')} at {address}", file=sys.stderr, flush=True)
         if args.open:
             webbrowser.open(address)
         with contextlib.suppress(KeyboardInterrupt):  # how it is ended; uvicorn hands the signal on

@@ -26,6 +26,7 @@ from .command import (
     add_upstream,
     given_settings,
     number,
+    option,
     refuse_whole_path,
     share_metrics,
     to_environment,
@@ -44,28 +45,21 @@ _TRY_TOOL = {
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_upstream(parser)
-    parser.add_argument("--upstreams", metavar="FILE", help="TOML with several upstreams; SIGHUP reads it anew")
-    parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
-    parser.add_argument("--port", type=number(0, 65535), default=8080, help="0: a free one (default: %(default)s)")
+    option(parser, "--upstreams FILE", "TOML with several upstreams; SIGHUP reads it anew")
+    option(parser, "--host", "where to listen", default="127.0.0.1")
+    option(parser, "--port", "0: a free one", type=number(0, 65535), default=8080)
     add_style(parser)
     add_settings(parser)
-    parser.add_argument("--workers", metavar="N", type=number(1, 1024), default=1, help="processes (default: 1)")
-    parser.add_argument(
-        "--log-level",
-        default="info",
-        choices=("critical", "error", "warning", "info", "debug"),
-        help="from which level on lines are written; those of requests are info (default: %(default)s)",
-    )
+    option(parser, "--workers N", "processes", type=number(1, 1024), default=1)
+    levels = ("critical", "error", "warning", "info", "debug")
+    written = "from which level on lines are written; those of requests are info"
+    option(parser, "--log-level", written, choices=levels, default="info")
     parser.add_argument("--inspect", action="store_true", help="with a page of the exchanges, for this machine alone")
     parser.add_argument("--open", action="store_true", help="open that page in the browser")
-    parser.add_argument(
-        "--shutdown-grace",
-        metavar="SECONDS",
-        type=number(0, 86400),
-        help="how long running answers may go on after a signal to stop (default: 30)",
-    )
+    grace = "how long running answers may go on after a signal to stop (default: 30)"
+    option(parser, "--shutdown-grace SECONDS", grace, type=number(0, 86400))
     # Its name before it was the setting's; kept for units and container files.
-    parser.add_argument("--timeout-graceful", dest="shutdown_grace", type=number(0, 86400), help=argparse.SUPPRESS)
+    option(parser, "--timeout-graceful", argparse.SUPPRESS, dest="shutdown_grace", type=number(0, 86400))
 
 
 def _run(args: argparse.Namespace) -> int:

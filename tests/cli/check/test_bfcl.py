@@ -56,9 +56,9 @@ def write(
 def fault(folder: Path, possible: list[dict[str, Any]], *calls: tuple[str, dict[str, Any]]) -> str | None:
     path = write(folder, [question("simple_0")], {"simple_0": possible})
     (asked,) = read_questions(path, None, 5).questions
-    judged = asked.judge([ToolCall(name, json.dumps(arguments)) for name, arguments in calls])
-    assert judged.right is (judged.fault is None)
-    return judged.fault
+    fault, right = asked.judge([ToolCall(name, json.dumps(arguments)) for name, arguments in calls])
+    assert right is (fault is None)
+    return fault
 
 
 CALL = "weather_forecast"
@@ -99,6 +99,12 @@ CALL = "weather_forecast"
         ({"city": ["Oslo"], "place": [{"lat": [1.5], "name": ["X", ""]}]}, {"city": "Oslo", "place": {"lat": 1.5}},
          None),
         ({"city": ["Oslo"], "place": [{"lat": [1.5]}]}, {"city": "Oslo", "place": {}}, "weather_forecast: place"),
+        # A possible value that is in no list counts as a list of one.
+        ({"city": ["Oslo"], "place": [{"lat": 1.5, "name": "X"}]},
+         {"city": "Oslo", "place": {"lat": 1.5, "name": "x"}}, None),
+        ({"city": ["Oslo"], "place": [{"lat": 1.5, "name": "X"}]}, {"city": "Oslo", "place": {"name": "X"}},
+         "weather_forecast: place"),
+        ({"city": ["Oslo"], "stops": [[{"name": None}]]}, {"city": "Oslo", "stops": [{}]}, "weather_forecast: stops"),
         ({"city": ["Oslo"], "place": [{"lat": [1.5]}]}, {"city": "Oslo", "place": {"lat": 1.5, "z": 1}},
          "weather_forecast: place"),
         ({"city": ["Oslo"], "stops": [[{"name": ["A"]}, {"name": ["B"]}]]},
@@ -130,15 +136,15 @@ def test_another_function_is_wrong_and_so_are_arguments_that_are_no_object(tmp_p
     path = write(tmp_path, [question("simple_0")], {"simple_0": possible})
     (asked,) = read_questions(path, None, 5).questions
     for arguments in ("[]", "{", "[" * 100_000):
-        assert asked.judge([ToolCall(CALL, arguments)]).fault == "weather_forecast: its arguments are no object"
+        assert asked.judge([ToolCall(CALL, arguments)])[0] == "weather_forecast: its arguments are no object"
 
 
 def test_relevance_is_whether_a_call_comes_at_all(tmp_path: Path) -> None:
     path = write(tmp_path, [question("live_irrelevance_0"), question("live_relevance_0")])
     none, some = read_questions(path, None, 5).questions
     call = ToolCall("anything", "{}")
-    assert (none.judge([]).right, none.judge([call]).right) == (True, False)
-    assert (some.judge([]).right, some.judge([call]).right) == (False, True)
+    assert (none.judge([])[1], none.judge([call])[1]) == (True, False)
+    assert (some.judge([])[1], some.judge([call])[1]) == (False, True)
 
 
 def test_functions_are_offered_as_json_schema(tmp_path: Path) -> None:

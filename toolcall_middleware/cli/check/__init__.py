@@ -18,64 +18,28 @@ from ..command import (
     add_upstream,
     given_settings,
     number,
+    option,
     refuse_whole_path,
 )
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_upstream(parser)
-    parser.add_argument("--model", metavar="NAME", help="the model to ask (default: the first that is listed)")
+    option(parser, "--model NAME", "the model to ask (default: the first that is listed)")
     parser.add_argument(
-        "--format",
-        metavar="NAME",
-        action="append",
-        default=[],
-        dest="formats",
-        help="try this one; repeatable",
+        "--format", metavar="NAME", action="append", default=[], dest="formats", help="try this one; repeatable"
     )
     add_template(parser)
-    parser.add_argument(
-        "--seconds",
-        metavar="N",
-        type=number(1, 86400),
-        default=300,
-        help="the longest it may take (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--tokens",
-        metavar="N",
-        type=number(1, 10**7),
-        default=20_000,
-        help="the most that the model may write (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--api",
-        choices=("chat", "messages", "responses"),
-        default="chat",
-        help="the API in which calls are asked for, as a client would (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--report", metavar="DIR", type=Path, help="also write a report that can be published: a page and JSON"
-    )
-    parser.add_argument(
-        "--backend", metavar="NAME", help="what the report calls the backend (default: what it says that it is)"
-    )
-    parser.add_argument(
-        "--bfcl", metavar="FILE", type=Path, help="ask for calls with the questions of this file of BFCL's"
-    )
-    parser.add_argument(
-        "--bfcl-answers",
-        metavar="FILE",
-        type=Path,
-        help="their possible answers (default: the file of that name in possible_answer beside it)",
-    )
-    parser.add_argument(
-        "--bfcl-limit",
-        metavar="N",
-        type=number(1, 100_000),
-        default=20,
-        help="ask the first N of them (default: %(default)s)",
-    )
+    option(parser, "--seconds N", "the longest it may take", type=number(1, 86400), default=300)
+    option(parser, "--tokens N", "the most that the model may write", type=number(1, 10**7), default=20_000)
+    apis = ("chat", "messages", "responses")
+    option(parser, "--api", "the API in which calls are asked for, as a client would", choices=apis, default="chat")
+    option(parser, "--report DIR", "also write a report that can be published: a page and JSON", type=Path)
+    option(parser, "--backend NAME", "what the report calls the backend (default: what it says that it is)")
+    option(parser, "--bfcl FILE", "ask for calls with the questions of this file of BFCL's", type=Path)
+    answers = "their possible answers (default: the file of that name in possible_answer beside it)"
+    option(parser, "--bfcl-answers FILE", answers, type=Path)
+    option(parser, "--bfcl-limit N", "ask the first N of them", type=number(1, 100_000), default=20)
     add_settings(parser)
     parser.add_argument("--json", action="store_true", help="as JSON")
 
@@ -116,10 +80,6 @@ COMMAND = Command(
         "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --report reports   # and reports/index.html",
         "toolcall-middleware check --upstream http://127.0.0.1:8000/v1 --bfcl BFCL_v4_parallel.json --bfcl-limit 50",
     ),
-    exit_codes={
-        0: "calls come out right in some way",
-        1: "in none",
-        2: "none was tried, or a mistake",
-    },
+    exit_codes={0: "calls come out right in some way", 1: "in none", 2: "none was tried, or a mistake"},
     order=40,
 )

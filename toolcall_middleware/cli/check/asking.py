@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -111,10 +111,20 @@ class Asker:
         self._limit = "max_tokens"
         self._times = 1
 
-    async def send(self, path: str, body: bytes = b"") -> Told:
-        """The answer to a GET, or to a POST of `body`. Raises TimeoutError, ToolCallError or TooLargeError."""
-        async with _client(self.meter) as client, asyncio.timeout(min(QUESTION_SECONDS, self.meter.seconds_left)):
-            response = await (client.post(path, content=body) if body else client.get(path))
+    async def send(
+        self, path: str, body: bytes = b"", *, app: ASGIApp | None = None, headers: Mapping[str, str] | None = None
+    ) -> Told:
+        """The answer to a GET, or to a POST of `body`. Raises TimeoutError, ToolCallError or TooLargeError.
+
+        app: what the request goes through, in front of the meter.
+        """
+        # The transport is this process; time is measured around each question.
+        transport = httpx.ASGITransport(app=app or self.meter)
+        async with (
+            httpx.AsyncClient(transport=transport, base_url="http://backend") as client,
+            asyncio.timeout(min(QUESTION_SECONDS, self.meter.seconds_left)),
+        ):
+            response = await (client.post(path, content=body, headers=headers) if body else client.get(path))
         return Told(response.status_code, response.content)
 
     async def ask(
@@ -137,9 +147,9 @@ class Asker:
         body: dict[str, Any] = {"model": self.model, "messages": list(messages), "temperature": 0}
         body |= {self._limit: tokens * self._times, **fields}
         seconds = min(QUESTION_SECONDS, self.meter.seconds_left)
+        headers = {"content-type": "application/json", **HEADERS[api]}
         try:
-            async with _client(app or self.meter) as client, asyncio.timeout(seconds):
-                response = await client.post(PATHS[api], json=request_body(api, body), headers=HEADERS[api])
+            status, said = await self.send(PATHS[api], openai.encode(request_body(api, body)), app=app, headers=headers)
         except TimeoutError:
             if seconds < QUESTION_SECONDS:
                 raise BudgetSpentError from None
@@ -149,10 +159,9 @@ class Asker:
             return Received(0, error=self.hide(error.message))
         except TooLargeError:
             return Received(0, error="an answer without end")
-        if response.status_code != 200:
-            said = openai.read_error(response.content, response.status_code).message
-            return Received(response.status_code, error=self.hide(said))
-        answer = read_answer(api, response.content)
+        if status != 200:
+            return Received(status, error=self.hide(openai.read_error(said, status).message))
+        answer = read_answer(api, said)
         answer.error = answer.error and self.hide(answer.error)
         return answer
 
@@ -176,8 +185,3 @@ class Asker:
     def reasons(self) -> bool:
         """Whether the model was found to reason before it answers."""
         return self._times > 1
-
-
-def _client(app: ASGIApp) -> httpx.AsyncClient:
-    # The transport is this process; time is measured around each question.
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://backend")

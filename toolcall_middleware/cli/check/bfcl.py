@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def read_questions(path: Path, answers: Path | None, limit: int) -> QuestionSet:
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise UsageError(f"{path}, line {number}: {line['id']} cannot be asked: {why}.") from None
-    return QuestionSet(f"BFCL, {path.name}", found, choices=("auto",), constrained=False)
+    return QuestionSet(f"BFCL, {path.name}", found, choices=("auto",))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -149,22 +149,22 @@ def _judge(calls: Sequence[ToolCall], *, types: Mapping[str, Any], answers: Sequ
     The fault quotes no value of a question or of an answer.
     """
     if len(calls) != len(answers):
-        return Judgement(f"{len(calls)} calls, not {len(answers)}", right=False)
+        return f"{len(calls)} calls, not {len(answers)}", False
     left = list(calls)
     for name, arguments in answers:
         faults = [_fault(call, types[name], name, arguments) for call in left]
         if None not in faults:
             # That of the nearest: another function's says less.
             named = (fault for call, fault in zip(left, faults, strict=True) if call.name == name)
-            return Judgement(next(named, faults[0]), right=False)
+            return next(named, faults[0]), False
         del left[faults.index(None)]
-    return Judgement(None, right=True)
+    return None, True
 
 
 def _any_or_none(calls: Sequence[ToolCall], *, wants: bool) -> Judgement:
     if bool(calls) is wants:
-        return Judgement(None, right=True)
-    return Judgement("no call" if wants else "a call, where no function fits", right=False)
+        return None, True
+    return "no call" if wants else "a call, where no function fits", False
 
 
 def _schema(parameters: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
@@ -216,24 +216,22 @@ def _is_right(value: Any, schema: Mapping[str, Any], possible: Sequence[Any]) ->
     # Where a variable's name is accepted for a value, the possible values have another type than the parameter.
     known = next((type(one) for one in possible if one != ""), None)
     if type(value) is not wanted:
-        return type(value) is known and _plain(value, possible)
-    if isinstance(value, list):
+        return type(value) is known and _is_one_of(value, possible)
+    if wanted is list:
         items = schema.get("items")
         inner = _python(items.get("type")) if isinstance(items, dict) else None
         if inner is dict:
-            return _lists_of_objects(value, possible)
+            return any(_objects(value, one) for one in possible)
         fitting = inner is None or any(_fit(value, inner, one) for one in possible)
-        return fitting and _simple(value) in [_simple(one) for one in possible if isinstance(one, list)]
+        return fitting and _is_one_of(_simple(value), map(_simple, possible))
     if known not in {None, wanted}:
-        return _plain(value, possible)
+        return _is_one_of(value, possible)
     if wanted is dict:
-        return any(_object(value, one) for one in possible if isinstance(one, dict))
-    if wanted is str:
-        return _simple(value) in [_simple(one) for one in possible if isinstance(one, str)]
-    return _plain(value, possible)
+        return any(_object(value, one) for one in possible)
+    return _is_one_of(_simple(value), map(_simple, possible))
 
 
-def _plain(value: Any, possible: Sequence[Any]) -> bool:
+def _is_one_of(value: Any, possible: Iterable[Any]) -> bool:
     """Whether a value equals one of them. True is not 1."""
     return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in possible)
 
@@ -253,18 +251,13 @@ def _simple(value: Any) -> Any:
     return [_simple(item) if isinstance(item, str) else item for item in value] if isinstance(value, list) else value
 
 
-def _object(value: Any, possible: Mapping[str, Any]) -> bool:
-    """Each key has a list of the values that are right, as the arguments of a call have."""
-    if not isinstance(value, dict) or not set(value) <= set(possible):
+def _object(value: Any, possible: Any) -> bool:
+    """Each key has a list of the values that are right, as the arguments of a call have, or one value."""
+    if not isinstance(possible, dict) or not isinstance(value, dict) or not set(value) <= set(possible):
         return False
-    if any(name not in value and "" not in values for name, values in possible.items()):
-        return False
-    return all(_simple(item) in [_simple(one) for one in possible[name]] for name, item in value.items())
+    lists = {name: [*map(_simple, one)] if isinstance(one, list) else [_simple(one)] for name, one in possible.items()}
+    return all(_simple(value[name]) in lists[name] if name in value else "" in lists[name] for name in possible)
 
 
-def _lists_of_objects(value: list[Any], possible: Sequence[Any]) -> bool:
-    return any(
-        len(value) == len(one) and all(_object(item, other) for item, other in zip(value, one, strict=True))
-        for one in possible
-        if isinstance(one, list) and all(isinstance(other, dict) for other in one)
-    )
+def _objects(value: list[Any], possible: Any) -> bool:
+    return isinstance(possible, list) and len(value) == len(possible) and all(map(_object, value, possible))

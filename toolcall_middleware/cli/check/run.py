@@ -33,7 +33,7 @@ from ..command import UsageError, shown
 from . import advice, probes, table, trials
 from . import report as published
 from .asking import Asker, BudgetSpentError, Meter, TooLargeError
-from .findings import Finding, Questions, Report, Verdict
+from .findings import Finding, Questions, Report, Score, Verdict
 
 # The user's own settings that a prompt for calls depends on; limits and policies are not the backend's doing.
 _KEPT = ("messages", "system_role", "special_tokens", "drop_params", "template", "send")
@@ -208,8 +208,8 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
     formats = trials.formats_for(report.model, options.formats, report.template)
     # The most steps that are possible; those that prove useless are skipped.
     asked = options.questions
-    ways = len(asked.choices)
-    total = len(steps) + len(asked.questions) * (ways + (ways + asked.constrained) * len(formats) + asked.constrained)
+    ways, constrained = len(asked.choices), "required" in asked.choices
+    total = len(steps) + len(asked.questions) * (ways + (ways + constrained) * len(formats) + constrained)
     with progress(total) as step:
         in_a_row = 0
         for what, question in steps:
@@ -224,20 +224,19 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
         if (role := advice.system_role(report)) is not None:
             settings = settings.replace(system_role=role)
         constraints = {fmt: advice.working_constraint(report, fmt) for fmt in formats}
-        found_ways = trials.ways(asked, constraints, native=_may_bring_calls(report))
-        ways_to_try = [trials.trial(asker, settings, way, options.api) for way in found_ways]
-        report.calls += [way.score for way in ways_to_try]
+        report.calls += trials.ways(asked, constraints, native=_may_bring_calls(report))
+        ways_to_try = [trials.trial(asker, settings, way, options.api) for way in report.calls]
         # In turns: where time runs out, all ways have been asked the same. Every second prompt is streamed.
         for number, prompt in enumerate(asked.questions):
             for way in ways_to_try:
                 step(f"{way.score.mode} {way.score.format} {way.score.tool_choice}")
                 await way.ask(asker, prompt, stream=bool(number % 2))
         mode, fmt = advice.best_way(report) or ("", "")
-        kind = advice.working_constraint(report, fmt) if mode == "prompt" and asked.constrained else None
+        kind = advice.working_constraint(report, fmt) if mode == "prompt" and constrained else None
         free = next((way for way in ways_to_try if (way.score.format, way.score.tool_choice) == (fmt, "auto")), None)
         if kind is None or free is None or free.score.came == free.score.asked:
             return
-        chosen = trials.trial(asker, settings, trials.Way(mode, fmt, "auto", kind, choose=True), options.api)
+        chosen = trials.trial(asker, settings, Score(mode, fmt, "auto", kind, choose=True), options.api)
         report.calls.append(chosen.score)
         for number, prompt in enumerate(asked.questions):
             step("choose")

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -71,16 +71,13 @@ def fault_of(calls: Sequence[ToolCall]) -> str | None:
     return None
 
 
-class Judgement(NamedTuple):
-    """The verdict on an answer's calls. fault: None where they are valid. right: they are the expected calls."""
-
-    fault: str | None
-    right: bool
+Judgement = tuple[str | None, bool]
+"""The fault of an answer's calls, None where they are valid, and whether they are the expected calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One prompt. `label` names it in a fault, and may be published; `tokens` is how many its answer may have."""
+    """One prompt. `label` names it in a fault, and may be published; `tokens` limits its answer."""
 
     label: str
     messages: list[dict[str, Any]]
@@ -93,13 +90,12 @@ class Question:
 class QuestionSet:
     """All prompts of a check. `source` says where they are from; two checks of the same labels can be compared.
 
-    choices: the values of `tool_choice` to try. constrained: whether constrained decoding is tried, too.
+    choices: the values of `tool_choice` to try. Constrained decoding is tried with `required`.
     """
 
     source: str
     questions: list[Question]
     choices: tuple[str, ...] = ("auto", "required")
-    constrained: bool = True
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -118,7 +114,7 @@ def built_in() -> QuestionSet:
 
 def _judge(wanted: str, calls: Sequence[ToolCall]) -> Judgement:
     fault = fault_of(calls)
-    return Judgement(fault, fault is None and {call.name for call in calls} == {wanted})
+    return fault, fault is None and {call.name for call in calls} == {wanted}
 
 
 @dataclass(slots=True)
@@ -208,35 +204,25 @@ def written_by(model: str, fmt: str, template: str | None) -> str:
     return registry.prompt_name(registry.for_model(fmt, model, template))
 
 
-class Way(NamedTuple):
-    """One way to get calls. choose: with the setting of that name."""
-
-    mode: str
-    format: str
-    tool_choice: str
-    constrain: str = "off"
-    choose: bool = False
-
-
-def ways(asked: QuestionSet, constraints: dict[str, str | None], *, native: bool) -> list[Way]:
+def ways(asked: QuestionSet, constraints: dict[str, str | None], *, native: bool) -> list[Score]:
     """The ways to try. constraints: the formats, each with the kind that works. native: the backend takes tools."""
-    found = [Way("native", "auto", choice) for choice in asked.choices if native]
+    found = [Score("native", "", choice) for choice in asked.choices if native]
     for fmt, kind in constraints.items():
-        found += [Way("prompt", fmt, choice) for choice in asked.choices]
-        if kind is not None and asked.constrained:
-            found.append(Way("prompt", fmt, "required", kind))
+        found += [Score("prompt", fmt, choice) for choice in asked.choices]
+        if kind is not None and "required" in asked.choices:
+            found.append(Score("prompt", fmt, "required", kind))
     return found
 
 
-def trial(asker: Asker, settings: Settings, way: Way, api: str) -> Trial:
-    """A trial of `way`. api: in which calls are asked for."""
+def trial(asker: Asker, settings: Settings, way: Score, api: str) -> Trial:
+    """A trial of `way`, which gets the counts. api: in which calls are asked for."""
     # One try each: what the first answer is worth is the question.
     own = settings.replace(
-        mode=way.mode, format=way.format, constrain=way.constrain, choose=way.choose, retries=0, faces=tuple(PATHS)
+        mode=way.mode, constrain=way.constrain, choose=way.choose, retries=0, faces=tuple(PATHS), format="auto"
     )
-    score = Score(way.mode, "", way.tool_choice, way.constrain, choose=way.choose)
     if way.mode == "native":
         own = own.replace(send="chat")
     else:
-        score.format, score.writes = way.format, written_by(asker.model, way.format, settings.template)
-    return Trial(score, ToolCallMiddleware(asker.meter, settings=own), api)
+        own = own.replace(format=way.format)
+        way.writes = written_by(asker.model, way.format, settings.template)
+    return Trial(way, ToolCallMiddleware(asker.meter, settings=own), api)

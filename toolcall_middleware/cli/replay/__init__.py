@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import argparse
 
-from ..command import Command, add_template
+from ..command import Command, add_template, option
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        help="a trace, model text, or an answer of chat completions, Messages or Responses, whole or streamed;"
-        " - is stdin",
-    )
-    parser.add_argument("--format", metavar="NAME", default="auto", help="how to read it (default: %(default)s)")
+    answers = "an answer of chat completions, Messages or Responses, whole or streamed"
+    parser.add_argument("file", metavar="FILE", help=f"a trace, model text, or {answers}; - is stdin")
+    option(parser, "--format NAME", "how to read it", default="auto")
     add_template(parser)
-    parser.add_argument(
-        "--tools", metavar="FILE", help="JSON: a list of tools, or the request that was sent, of any of these APIs"
-    )
-    parser.add_argument("--save-case", metavar="FILE", help="of a trace: write it as a golden case of the tests")
+    option(parser, "--tools FILE", "JSON: a list of tools, or the request that was sent, of any of these APIs")
+    option(parser, "--save-case FILE", "of a trace: write it as a golden case of the tests")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
