@@ -84,8 +84,9 @@ def number(least: int, most: int) -> Callable[[str], int]:
 def option(parser: argparse.ArgumentParser, flag: str, help: str, **more: Any) -> None:  # noqa: A002 - argparse's name
     """Adds an option. flag: its name, and what it takes, as the help shows them. The help ends with a default given."""
     name, _, metavar = flag.partition(" ")
-    given = {"metavar": metavar} if metavar else {}
-    parser.add_argument(name, help=help + " (default: %(default)s)" * ("default" in more), **given, **more)
+    if metavar:
+        more["metavar"] = metavar
+    parser.add_argument(name, help=help + " (default: %(default)s)" * ("default" in more), **more)
 
 
 def add_upstream(parser: argparse.ArgumentParser) -> None:

@@ -217,7 +217,7 @@ def _is_right(value: Any, schema: Mapping[str, Any], possible: Sequence[Any]) ->
     known = next((type(one) for one in possible if one != ""), None)
     if type(value) is not wanted:
         return type(value) is known and _is_one_of(value, possible)
-    if wanted is list:
+    if isinstance(value, list):
         items = schema.get("items")
         inner = _python(items.get("type")) if isinstance(items, dict) else None
         if inner is dict:
