@@ -29,7 +29,7 @@ from toolcall_middleware.parsing.sink import Sink
 from toolcall_middleware.parsing.text.scanner import Scanner
 from toolcall_middleware.response.answer_form import WholeAnswer
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.chunk import Template, Templates
+from toolcall_middleware.response.chunk import Template
 from toolcall_middleware.response.stream import StreamRewriter
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ TIMES = 60
 # What may grow for other reasons: counters, free lists, what the interpreter remembers of code that has run.
 SLACK = 32 * 1024
 COUNT = 500
-OURS = (Exchange, Responder, StreamRewriter, ChoiceAnswer, Templates, Template, Scanner, Sink)
+OURS = (Exchange, Responder, StreamRewriter, ChoiceAnswer, Template, Scanner, Sink)
 
 
 class Leaves(Client):

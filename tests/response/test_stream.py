@@ -16,7 +16,6 @@ from tests.helpers.policies import policy as made_policy
 from tests.helpers.stream_rules import Answered, check_stream
 from toolcall_middleware.parsing.events import CallEnd, Event
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.chunk import Templates
 from toolcall_middleware.response.stream import Hold, StreamRewriter
 from toolcall_middleware.usage.meter import UsageMeter
 
@@ -713,24 +712,12 @@ POLICY = st.sampled_from(
 )
 
 
-class ByType(StreamRewriter):
-    """From the first chunk on as if no two were alike."""
+class ReadInFull(StreamRewriter):
+    """Learns no template."""
 
     def feed(self, data: bytes) -> bytes:
-        self._templates.are_useless, self._templates._untyped = True, 0
-        self._templates._unlike = 1 << 30
+        self._last = self._expected = None
         return super().feed(data)
-
-
-class LearnsNothing(Templates):
-    def learn(self, *_: Any) -> None:
-        pass
-
-
-class ReadInFull(StreamRewriter):
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._templates = LearnsNothing()
 
 
 @settings(deadline=None)
@@ -752,13 +739,12 @@ def test_a_chunk_says_the_same_whichever_way_it_is_read(
         return b"".join(map(made.feed, sent)) + made.finish(cut=not ended) + made.end()
 
     due = answer(ReadInFull, bodies)
-    for kind in (StreamRewriter, ByType):
-        for sent in (bodies, [body], [body[at : at + size] for at in range(0, len(body), size)]):
-            assert _same(answer(kind, sent), due)
+    for sent in (bodies, [body], [body[at : at + size] for at in range(0, len(body), size)]):
+        assert _same(answer(StreamRewriter, sent), due)
 
 
-def test_behind_a_failure_no_chunk_is_told_by_its_type() -> None:
-    made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), made_policy()), UsageMeter(), kind=ByType)
+def test_behind_a_failure_no_chunk_is_read() -> None:
+    made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), made_policy()), UsageMeter())
     broken = {"index": 0, "delta": {"content": "f|"}, "token_ids": [1]}
     for one in (role(), *says("["), {**HEAD, "choices": [broken]}, {**HEAD, "choices": [broken]}):
         made.feed(event(one))
@@ -766,9 +752,9 @@ def test_behind_a_failure_no_chunk_is_told_by_its_type() -> None:
     assert made.feed(event({**HEAD, "choices": [broken]})) == b""
 
 
-def test_fields_that_change_are_told_of_once_behind_chunks_that_were_not_read() -> None:
+def test_fields_that_change_are_told_of_once() -> None:
     sent = [role(), *({**one, "x": x} for one, x in zip(says("a", "b", "[f", "|", "{}"), (1, 2, 2, 1, 1), strict=True))]
-    made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), made_policy()), UsageMeter(), kind=ByType)
+    made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), made_policy()), UsageMeter())
     told = [payload.get("x") for one in sent for payload in payloads_of(made.feed(event(one)))]
     assert told[:5] == [None, 1, 2, 1, 1]
 
@@ -807,7 +793,7 @@ def test_chunks_of_a_choice_that_is_over_are_the_last_ones_too() -> None:
 
 
 def test_an_end_that_the_backend_did_not_send_looks_like_its_last_chunk() -> None:
-    made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), made_policy()), UsageMeter(), kind=ByType)
+    made = chat_stream(lambda: ChoiceAnswer(ScriptParser(), made_policy()), UsageMeter())
     for number, one in enumerate((role(), *says("a", "b"))):
         made.feed(event({**one, "x": number}))
     assert payloads_of(made.feed(DONE) + made.finish())[-1] == {**FINISH, "x": 2}
@@ -816,13 +802,13 @@ def test_an_end_that_the_backend_did_not_send_looks_like_its_last_chunk() -> Non
 def test_the_short_way_is_taken() -> None:
     made = rewriter()
     made.feed(stream(role(), *says("a"), done=False))
-    known = made._templates.last
+    known = made._last
     assert known is not None
     made.feed(stream(*says("b", "[f|", "{}]", "c"), done=False))
-    assert made._templates.last is known
+    assert made._last is known
     made.feed(stream({**says("d")[0], "created": 2}, done=False))
-    assert made._templates.last is not None
-    assert made._templates.last is not known
+    assert made._last is not None
+    assert made._last is not known
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ import pytest
 from toolcall_middleware.wire import openai
 from toolcall_middleware.wire.openai import frame_of_delta
 
+from ..response.streams import chunk
+
 ODD = b'{"big":123456789012345678901234567890,"f":1.0,"e":1e5,"z":-0.0,"u":"\\u00fc\\/","o":{"b":1,"a":[ 1 , 2 ]}}'
 
 
@@ -144,3 +146,56 @@ def test_an_html_page_is_its_words(page: str, words: str) -> None:
 def test_a_hostile_page_is_read_up_to_a_bound() -> None:
     for piece in ("<script>", "<", "<p", "&lt", "<script>x</script>"):
         assert len(openai.words_of("<html>" + piece * 200_000)) <= 17_000
+
+
+# -- chunks that hold text alone ------------------------------------------------------------------------------------
+
+
+def read_by_type(data: bytes) -> tuple[int, str] | None:
+    try:
+        choice = openai.read_by_type(data).choices[0]
+    except openai.FAILURES:
+        return None
+    return choice.index, choice.delta.content
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, (0, "a")),
+        ({"usage": None, "system_fingerprint": "x"}, (0, "a")),
+        ({"usage": {"prompt_tokens": 1}}, None),
+        ({"error": {"message": "x"}}, None),
+        ({"x": 1, "timings": {"n": 1}}, (0, "a")),
+        ({"choices": []}, None),
+        ({"choices": [*chunk({"content": "a"})["choices"]] * 2}, None),
+        ({"choices": [{"index": 1.0, "delta": {"content": "a"}}]}, None),
+        ({"choices": [{"index": True, "delta": {"content": "a"}}]}, None),
+        ({"choices": [{"delta": {"content": "a"}}]}, None),
+        ({"choices": [{"index": 3, "delta": {"content": "a"}, "token_ids": [1], "finish_reason": ""}]}, (3, "a")),
+    ],
+)
+def test_only_a_chunk_that_says_nothing_else_is_read_so(changed: dict[str, Any], expected: Any) -> None:
+    assert read_by_type(json.dumps({**chunk({"content": "a"}), **changed}).encode()) == expected
+
+
+NULLS = dict.fromkeys(("reasoning", "reasoning_content", "tool_calls", "function_call", "refusal"))
+
+
+def test_what_is_null_in_a_delta_says_nothing() -> None:
+    delta = {"role": "assistant", "content": "a", **NULLS}
+    assert read_by_type(json.dumps(chunk(delta)).encode()) == (0, "a")
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [{"content": None}, {"content": "a", "x": 1}, *({"content": "a", name: "b"} for name in NULLS), {}],
+)
+def test_another_delta_is_not_read_so(delta: dict[str, Any]) -> None:
+    assert read_by_type(json.dumps(chunk(delta)).encode()) is None
+
+
+def test_an_end_is_not_read_so() -> None:
+    assert read_by_type(json.dumps(chunk({"content": "a"}, "stop")).encode()) is None
+    assert read_by_type(b"[DONE]") is None
+    assert read_by_type(b'{"choices":[{"index":0,"delta":{"content":"a"},"logprobs":NaN}]}') is None

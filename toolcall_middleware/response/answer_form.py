@@ -238,7 +238,7 @@ class AnswerForm:
         if self.goes_on and self._emitter is not None:
             emitter = self._emitter
             emitter.gate.rewind()
-            begun = {name: said for name, said in emitter.head().items() if name in openai.HEAD}
+            begun = {name: said for name, said in emitter.top.items() if name in openai.HEAD}
         elif writer is None:
             emitter = ChatEmitter(chat, settings, usage, Gate[bytes](hold, limit, size=len))
         else:

@@ -1,13 +1,13 @@
 """Reads the choices of a chunk of the backend's stream with their parsers. Writing for the client is chunk_writer.py's.
 
-This module holds the choices of a stream, with what the client received of each, and its templates. Most chunks of an
-answer repeat an earlier chunk of their choice to the byte, except for the text. Of a chunk that fits a template only
+This module holds the choices of a stream, with what the client received of each, and its template. Most chunks of an
+answer repeat the chunk before to the byte, except for the text. Of a chunk that fits a template only
 the text is decoded as JSON, and its output goes between bytes that were encoded once. Any other is read in full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -368,63 +368,43 @@ class ChunkHead:
         return {**missing, **top, **missing}
 
 
-_NO_FIELDS: Fields = {}
-MAX_UNLIKE = 16
-"""After so many chunks in a row that do not repeat the one before, no template is learned, to save its cost."""
-
 _read_text = msgspec.json.Decoder(str).decode
 
 
 class Template:
     """A chunk that others may repeat in all but their text.
 
-    data: of the chunk; one that was read by its type is its own template. Otherwise `around` is the event around the
-    text. part: the choice of the chunk, beside the fields `top`. frame: the emitted event around its delta. met:
-    another chunk fitted. written: the JSON string that `text_of` read last.
+    around: its event around the text. part: its choice, beside the fields `top`. frame: the emitted event around the
+    delta. written: the JSON string that `text_of` read last.
     is_bare: its delta holds text alone. is_silent: without text it holds nothing that is emitted.
     """
 
-    around: Frame
-    middle: slice
-    part: Part | None = None
-    top: Fields = _NO_FIELDS
     frame: Frame = (b"", b"")
-    met = False
     is_bare = False
     is_silent = False
     written = b""
 
-    def __init__(self, choice: Choice, index: int, data: bytes) -> None:
-        self.choice = choice
-        self.answer = choice.answer
-        self.index = index
-        self.data = data
+    def __init__(self, around: Frame, part: Part, top: Fields) -> None:
+        self._around = around
+        self._middle = slice(len(around[0]), -len(around[1]))
+        self.part = part
+        self.choice = part.choice
+        self.answer = part.choice.answer
+        self.index = part.index
+        self.top = top
 
-    def repeats(self, around: Frame, part: Part, top: Fields) -> Template:
-        """Make it the template of chunks that are read. Returns itself."""
-        self.around, self.middle = around, slice(len(around[0]), -len(around[1]))
-        self.part, self.top = part, top
-        return self
-
-    def read(self) -> Part:
-        """Read the rest of the chunk. Sets `top`, too."""
-        part = self.part
-        if part is None:
-            self.top = openai.read_object(self.data) or {}
-            fields = (openai.read_objects(self.top.get("choices")) or [{}])[0]
-            delta = openai.read_object(fields.get("delta")) or {}
-            part = self.part = Part(self.choice, fields, delta, "", [], None, unchanged=False, index=self.index)
+    def complete(self) -> None:
+        """Set what only chunks need whose output differs from their input."""
         if not self.frame[0]:
-            self.frame = openai.frame_of_delta(self.top, part.fields)
-            rest = [value for name, value in part.delta.items() if name not in {"content", "role"}]
+            self.frame = openai.frame_of_delta(self.top, self.part.fields)
+            rest = [value for name, value in self.part.delta.items() if name not in {"content", "role"}]
             self.is_bare = not rest
-            self.is_silent = all(map(openai.is_null, rest)) and not says_beside(part.fields)
-        return part
+            self.is_silent = all(map(openai.is_null, rest)) and not says_beside(self.part.fields)
 
     def text_of(self, raw: bytes) -> str | None:
         """The text of an event that fits the template; None for any other."""
-        written = raw[self.middle]
-        if written.join(self.around) != raw:  # faster than comparing both ends
+        written = raw[self._middle]
+        if written.join(self._around) != raw:  # faster than comparing both ends
             return None
         self.written = written
         try:
@@ -433,51 +413,10 @@ class Template:
             return None
 
 
-class Templates:
-    """The template of one stream. `last`: of the last chunk that was read in full, if others may repeat it."""
-
-    __slots__ = ("_unlike", "_untyped", "are_useless", "last")
-
-    def __init__(self) -> None:
-        self.last: Template | None = None
-        self.are_useless = False
-        """No two chunks of this stream are alike: they are read by their type, as long as that works."""
-        self._unlike = 0  # chunks in a row that did not fit the template
-        self._untyped = 0  # chunks in a row that could not be read by their type either
-
-    def find(self, raw: bytes) -> tuple[Template, str] | None:
-        """The template and the text of the event `raw`, if it fits; None else."""
-        last = self.last
-        return None if last is None or (text := last.text_of(raw)) is None else (last, text)
-
-    def read_typed(self, data: bytes, choices: Mapping[int, Choice]) -> tuple[Template, str] | None:
-        """Read a chunk that holds text alone by its type. Return its own template and its text; None for any other."""
-        try:
-            typed = openai.read_by_type(data).choices[0]
-        except openai.FAILURES:
-            self._untyped += 1
-            self.are_useless = self._untyped < MAX_UNLIKE
-            return None
-        choice, text = choices.get(typed.index), typed.delta.content
-        # The text must first end the input of the reasoning field.
-        if choice is None or choice.finished or not text or choice.answer.reads_reasoning:
-            return None
-        self._untyped = 0
-        return Template(choice, typed.index, data), text
-
-    def learn(self, event: ServerEvent, part: Part, top: Fields) -> None:
-        """Remember the chunk of `event` as the template for later chunks."""
-        if self.last is not None:
-            self._unlike = 0 if self.last.met else self._unlike + 1
-        content, data = part.delta.get("content"), event.data
-        if self._unlike >= MAX_UNLIKE:
-            self.last, self.are_useless = None, self._untyped < MAX_UNLIKE
-        elif part.text and part.reason is None and content is not None and data is not None:
-            around = openai.frame_of_content(event.raw, data, content)
-            made = Template(part.choice, part.index, data)
-            self.last = None if around is None else made.repeats(around, part, top)
-
-    def forget(self, index: int) -> None:
-        """Forget the template where it is of this choice: its next chunk may differ."""
-        if self.last is not None and self.last.index == index:
-            self.last = None
+def template_of(event: ServerEvent, part: Part, top: Fields) -> Template | None:
+    """The template of later chunks that repeat the chunk of `event`; None where none can."""
+    content = part.delta.get("content")
+    if event.data is None or content is None or not part.text or part.reason is not None:
+        return None
+    around = openai.frame_of_content(event.raw, event.data, content)
+    return None if around is None else Template(around, part, top)

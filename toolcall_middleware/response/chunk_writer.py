@@ -44,7 +44,6 @@ class ChatEmitter:
         self._as_object = settings.arguments_as_object
         self._reasoning_field = settings.reasoning_field or "reasoning"
         self.top: Fields = {}
-        self._last: Template | None = None  # of the last chunk, where `top` is not that chunk's
         # The chunk that opens an answer with a role and empty content is held until the answer has text or a call. An
         # answer of calls alone has `content: null`, streamed or whole; one of text keeps the bytes of its first chunk.
         self._held_for: Choice | None = None  # it waits for text or a call, and so do all later chunks
@@ -64,8 +63,7 @@ class ChatEmitter:
         if left is None:
             self._changed(template, text, ops, out)
             return
-        if template.part is None or template.top is not self.top:
-            self.top, self._last = template.top, template
+        self.top = template.top
         if left:
             out.append(left)
 
@@ -86,7 +84,8 @@ class ChatEmitter:
 
     def _changed(self, template: Template, text: str, ops: list[Op], out: list[bytes]) -> None:
         """Emit chunks for a chunk that fits a template, whose text gave other operations."""
-        part = template.read()
+        template.complete()
+        part = template.part
         news = self.turn_to(template.top)
         part.text, part.ops = text, ops
         self.put(part, out, frame=template.frame, news=news)
@@ -129,7 +128,7 @@ class ChatEmitter:
 
     def counted(self, raw: bytes, usage: Any, top: Fields) -> None:  # noqa: ARG002 - the bytes have it
         self._usage_event = raw
-        self.top = self.head() or top
+        self.top = self.top or top
 
     def opening(self) -> list[bytes]:
         choice, self._held_for = self._held_for, None
@@ -143,21 +142,13 @@ class ChatEmitter:
     def end(self) -> bytes:
         if not self._include_usage:
             return DONE
-        return (self._usage_event or usage_chunk(self.head(), self._usage)) + DONE
+        return (self._usage_event or usage_chunk(self.top, self._usage)) + DONE
 
     # -- chunks --------------------------------------------------------------------------------------------------
 
-    def head(self) -> Fields:
-        """The fields of the last chunk."""
-        if self._last is not None:
-            self._last.read()
-            self.top, self._last = self._last.top, None
-        return self.top
-
     def turn_to(self, top: Fields) -> bool:
         """Keep the head of this chunk. True when it holds something that the last one did not."""
-        last = self.head()
-        self.top = top
+        last, self.top = self.top, top
         return last is not top and any(
             name not in openai.HEAD
             and name not in {"choices", "usage"}
@@ -169,7 +160,7 @@ class ChatEmitter:
     def put(self, part: Part, out: list[bytes], *, frame: Frame | None = None, news: bool = False) -> None:
         """Emit chunks for a part. `frame`: of its fields. `news`: its chunk's own new fields must be emitted."""
         choice, fields, reason = part.choice, part.fields, part.reason
-        top = self.head()
+        top = self.top
         rest = {name: value for name, value in part.delta.items() if name != "content" or not part.text}
         if choice.has_role:
             rest.pop("role", None)

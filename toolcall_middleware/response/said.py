@@ -94,9 +94,6 @@ class StepEmitter:
         self._own_usage: Any = None  # the backend's, as a value
         self._opened = False
 
-    def head(self) -> Fields:
-        return self.top
-
     def turn_to(self, top: Fields) -> bool:
         self.top = top
         return False

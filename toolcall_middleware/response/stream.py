@@ -17,9 +17,9 @@ from ..settings import Settings
 from ..usage.meter import UsageMeter
 from ..wire import openai
 from ..wire.openai import Fields
-from ..wire.sse import EventReader, LineEnds, ServerEvent, TooLargeError, is_one_line
+from ..wire.sse import EventReader, LineEnds, ServerEvent, TooLargeError
 from .choice import ChoiceAnswer
-from .chunk import Choice, Choices, ChunkHead, Part, Template, Templates, speaks
+from .chunk import Choice, Choices, ChunkHead, Part, Template, speaks, template_of
 
 _COMMENT = b":\n\n"
 """Replaces an event with empty data, which keeps a connection alive: SDKs would read that data as JSON."""
@@ -156,16 +156,13 @@ class Emitter(Protocol[Item]):
     """Writes what `StreamRewriter` reads. Items are held at the gate until `joined` makes bytes of them.
 
     opens: the client's answer can begin although it has no item yet. fault: why the answer fails. top: the fields of
-    the last chunk, as far as they are read.
+    the last chunk.
     """
 
     gate: Gate[Item]
     top: Fields
     opens: bool
     fault: ToolCallError | None
-
-    def head(self) -> Fields:
-        """Return the fields of the last chunk."""
 
     def turn_to(self, top: Fields, /) -> bool:
         """Keep the fields of a chunk. True when they hold something that the last chunk did not."""
@@ -234,7 +231,7 @@ class StreamRewriter:
         self.choices = Choices(make_choice, usage, expected=chat.n, counts=self._counts)
         """The choices read so far, and how long a complete answer is awaited."""
         self.choices.goes_on = begun is not None
-        self._templates = Templates()
+        self._last: Template | None = None  # of the last chunk that was read in full, if others may repeat it
         self._gate = emitter.gate
         self.accepts: Callable[[], bool] | None = None
         """Called at the end of an answer of which nothing was emitted: whether it may be emitted."""
@@ -290,9 +287,8 @@ class StreamRewriter:
         """Read the next bytes of the backend. Return bytes for the client."""
         template = self._expected
         if template is None or (text := template.text_of(data)) is None:
-            return self._unexpected(data)
+            return self._read(data)
         # Nearly every engine sends one event per message, and the event is like the one before.
-        template.met = True
         if self._counts:
             self._usage.wrote(text, template.index)
         answer = template.answer
@@ -310,23 +306,9 @@ class StreamRewriter:
 
         None where they continue an event, or their output is held, or the last chunk had other fields.
         """
-        last = self._templates.last
+        last = self._last
         is_next = last is not None and last.top is self._emit.top and not last.choice.finished
         self._expected = last if is_next and self._gate.is_open and not self._reader.buffer else None
-
-    def _unexpected(self, data: bytes) -> bytes:
-        """Read bytes that do not fit the expected template."""
-        if not (self._reader.buffer or self._read_all) and self._may_be_typed and is_one_line(data):
-            if (found := self._templates.read_typed(data[6:-2], self.choices.by_index)) is not None:
-                out: list[Any] = []
-                self._repeat(data, *found, out)
-                return self._joined(out)
-        return self._read(data)
-
-    @property
-    def _may_be_typed(self) -> bool:
-        """Whether a chunk may be read by its type alone (`read_by_type`)."""
-        return self._templates.are_useless and self._gate.is_open and not (self._head.fills or self._odd)
 
     def _read(self, data: bytes) -> bytes:
         """Read the events that `data` completes."""
@@ -408,7 +390,7 @@ class StreamRewriter:
     def _end_events(self) -> None:
         """Read no further event of the backend."""
         self._read_all = True
-        self._templates.last = self._expected = None
+        self._last = self._expected = None
 
     def _fail(self, error: ToolCallError) -> None:
         self.failed, self.ended = error, True
@@ -431,12 +413,10 @@ class StreamRewriter:
                 self._gate.said = True  # a comment keeps the connection alive: it must not be held
                 self._emit.comment(event.raw, out)
             return
-        found = self._templates.find(event.raw)
-        if found is None and self._may_be_typed and not event.name:
-            found = self._templates.read_typed(data, self.choices.by_index)
-        if found is not None:
+        last = self._last
+        if last is not None and (text := last.text_of(event.raw)) is not None:
             before = len(out)
-            self._repeat(event.raw, *found, out)
+            self._repeat(event.raw, last, text, out)
             self._gate.said = self._gate.said or len(out) > before
             return
         if not data.strip():
@@ -450,17 +430,17 @@ class StreamRewriter:
         event, data, top = self._head.read(event, data)
         if event.name == "error" or (top is not None and openai.is_error(top)):
             self._usage.saw(None if top is None else openai.usage_of(top))
-            if (last := self.choices.unparsed_call(error := openai.read_error(data))) is None:
+            if (unparsed := self.choices.unparsed_call(error := openai.read_error(data))) is None:
                 self._fail(error)
                 return
             self._flush_odd(out)
-            top = self._head.filled({**self._emit.head(), "choices": last})
+            top = self._head.filled({**self._emit.top, "choices": unparsed})
             self._chunk(ServerEvent(openai.event(openai.encode(top)), b""), top, out)
             self._end_events()
         elif top is None:
             self._flush_odd(out)
             self._odd = event.raw
-            self._templates.last = None
+            self._last = None
         else:
             self._flush_odd(out)
             self._chunk(event, top, out)
@@ -495,9 +475,8 @@ class StreamRewriter:
         except ToolCallError as error:
             self._fail(error)
             return
-        for part in parts:
-            if not part.may_repeat:
-                self._templates.forget(part.index)
+        if self._last is not None and any(part.index == self._last.index and not part.may_repeat for part in parts):
+            self._last = None  # the next chunk of its choice may differ
         news = emit.turn_to(top)
         alone = len(choices) == len(parts) == 1 and not counted
         if len(parts) == 1 and not counted and emit.holds(event, parts[0]):
@@ -506,13 +485,12 @@ class StreamRewriter:
         as_it_is = not counted and len(parts) == len(choices)
         repeats = emit.chunk(event.raw if as_it_is else None, parts, out, news=news)
         if alone and repeats and not parts[0].beside:
-            self._templates.learn(event, parts[0], top)
+            self._last = template_of(event, parts[0], top) or self._last
         for part in parts:
             self._blame(part.choice)
 
     def _repeat(self, raw: bytes, template: Template, text: str, out: list[Any]) -> None:
-        """Handle an event that differs from an earlier one only in its text, or of which only the text matters."""
-        template.met = True
+        """Handle an event that differs from an earlier one only in its text."""
         if template.choice.finished:
             self._emit.turn_to(template.top)
             return

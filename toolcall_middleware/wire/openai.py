@@ -287,9 +287,7 @@ class TypedChunk(msgspec.Struct, gc=False):
 
 
 read_by_type: Callable[[bytes], TypedChunk] = msgspec.json.Decoder(TypedChunk).decode
-"""Reads a chunk that holds some text and nothing else, as most chunks do: for streams in which no two chunks are
-alike, because each has logprobs or another number beside its text. Raises one of `FAILURES` for others.
-"""
+"""Reads a chunk that holds some text and nothing else, as most chunks do. Raises one of `FAILURES` for others."""
 
 
 # -- errors --------------------------------------------------------------------------------------------------------
