@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.helpers.policies import CHAT
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
+from toolcall_middleware.response.answer_form import ChatEmitter
 from toolcall_middleware.response.choice import ChoiceAnswer
-from toolcall_middleware.response.chunk_writer import ChatEmitter
 from toolcall_middleware.response.stream import Gate, Hold, StreamRewriter
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.usage.meter import UsageMeter

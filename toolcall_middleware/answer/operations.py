@@ -1,6 +1,6 @@
 """The operations that an answer consists of: text, reasoning, a call, more of its arguments.
 
-response/choice.py emits them. response/chunk_writer.py writes deltas of them, response/answer_form.py one message.
+response/choice.py emits them. response/answer_form.py writes them as deltas or as one message.
 `Arguments` follow their `CallOpened`, and precede its `CallClosed`. A chat stream has nothing for the last.
 
 An `AnswerWriter` also takes steps for what a chat chunk says outside of operations: the beginning and the

@@ -1,4 +1,4 @@
-"""Reads the choices of a chunk of the backend's stream with their parsers. Writing for the client is chunk_writer.py's.
+"""Reads the choices of a chunk of the backend's stream with their parsers. Writing for the client is answer_form.py's.
 
 This module holds the choices of a stream, with what the client received of each, and its template. Most chunks of an
 answer repeat the chunk before to the byte, except for the text. Of a chunk that fits a template only

@@ -1,7 +1,7 @@
 """Reads a backend's stream of chunks: events, choices, finish reasons, usage. An `Emitter` writes the client's stream.
 
 A chunk is read in one of two ways. Only the text is read of one that fits a template; any other is read in
-full (chunk.py). chunk_writer.py emits chat chunks, said.py the steps of an answer in another API.
+full (chunk.py). answer_form.py emits chat chunks, said.py the steps of an answer in another API.
 """
 
 from __future__ import annotations
@@ -415,9 +415,7 @@ class StreamRewriter:
             return
         last = self._last
         if last is not None and (text := last.text_of(event.raw)) is not None:
-            before = len(out)
             self._repeat(event.raw, last, text, out)
-            self._gate.said = self._gate.said or len(out) > before
             return
         if not data.strip():
             self._gate.said = True
@@ -496,6 +494,8 @@ class StreamRewriter:
             return
         if self._counts:
             self._usage.wrote(text, template.index)
-        self._emit.repeated(raw, template, text, template.answer.feed(text), out)
+        ops = template.answer.feed(text)
+        self._gate.said = self._gate.said or bool(ops) or speaks(template.part)
+        self._emit.repeated(raw, template, text, ops, out)
         if template.answer.message.stopped:
             self._after(template.choice)
