@@ -108,11 +108,6 @@ class Exchange:
     # -- for hosts -----------------------------------------------------------------------------------------------
 
     @property
-    def native(self) -> bool:
-        """Whether the backend is sent the tools."""
-        return self._talk is not None and self._talk.native
-
-    @property
     def passes(self) -> bool:
         """Whether the request is sent on unchanged."""
         return self._talk is None or isinstance(self._talk, GuardedAnswer)

@@ -102,12 +102,13 @@ def _rerun(rows: Sequence[Row], begin: int, summary: Mapping[str, Any], template
     first = got.choice(0)
     calls = [{"name": call.name, "id": call.id, "arguments": call.arguments, "row": call.mark} for call in first.calls]
     _recall_ids(calls, rows[begin:])
-    if exchange.native:
+    is_native = exchange.facts is not None and exchange.facts.mode == "native"
+    if is_native:
         chosen = registry.get("auto")
     return Rerun(
         settings=own,
         syntax=chosen if exchange.offers_tools else registry.plain(),
-        format="auto" if exchange.native else own.format,
+        format="auto" if is_native else own.format,
         tools=chat.callable_tools,
         opened=opened,
         content=first.text,

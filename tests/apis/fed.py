@@ -34,7 +34,7 @@ def _choice() -> ChoiceAnswer:
         max_tool_calls=None,
         max_arguments_bytes=None,
     )
-    return ChoiceAnswer(Verbatim(), policy, NativeCalls(ToolSet(()), free=True))
+    return ChoiceAnswer(Verbatim(), policy, lambda: NativeCalls(ToolSet(()), free=True))
 
 
 class Fed(Protocol):

@@ -50,7 +50,7 @@ class Driven:
 
     @property
     def native(self) -> bool:
-        return self.exchange.native
+        return self.exchange.facts is not None and self.exchange.facts.mode == "native"
 
     @property
     def state(self) -> State:

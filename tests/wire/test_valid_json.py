@@ -70,7 +70,7 @@ def test_whole_answers() -> None:
 
 def own_calls() -> ChoiceAnswer:
     policy = made_policy(native=True, arguments_as_object=True)
-    return ChoiceAnswer(Verbatim(), policy, NativeCalls(ToolSet(()), free=True))
+    return ChoiceAnswer(Verbatim(), policy, lambda: NativeCalls(ToolSet(()), free=True))
 
 
 def test_a_backends_own_calls_that_leave_as_objects() -> None:

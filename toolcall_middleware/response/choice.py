@@ -56,27 +56,28 @@ class ChoiceAnswer:
     """The state of one choice. Feed it the model's text; it gives operations for the client's message."""
 
     __slots__ = (
-        "_alone", "_channel", "_ended", "_opened", "_outer", "_parser", "_reasoning", "_see", "_start",
-        "_straight", "_tagged", "_waiting", "cut", "has_spoken", "inner", "lost", "message", "native",
-        "policy", "reads_reasoning", "thought", "thought_bytes",
+        "_alone", "_channel", "_ended", "_make_native", "_opened", "_outer", "_parser", "_reasoning", "_see",
+        "_start", "_straight", "_tagged", "_waiting", "cut", "has_spoken", "inner", "lost", "message", "native",
+        "policy", "reads_native", "reads_reasoning", "thought", "thought_bytes",
     )  # fmt: skip
 
     def __init__(
         self,
         parser: StreamParser,
         policy: AnswerPolicy,
-        native: NativeCalls | None = None,
+        make_native: Callable[[], NativeCalls] | None = None,
         in_thoughts: Callable[[], StreamParser] | None = None,
         thought: OpenThought | None = None,
         start: OpenedAnswer | None = None,
         *,
         inner: InnerCalls | None = None,
     ) -> None:
-        """in_thoughts: makes the parser of a thought, where calls are read in thoughts. start: `parser`, where it
-        begins in a thought. inner: the calls that the parsers filter out.
+        """make_native: makes the reader of the backend's own calls. in_thoughts: makes the parser of a thought, where
+        calls are read in thoughts. start: `parser`, where it begins in a thought. inner: the calls that the parsers
+        filter out.
         """
-        self.inner = inner or InnerCalls()
-        self._outer = OuterEvents(self.inner)  # of the backend's own calls
+        self.inner = inner
+        self._outer = None if inner is None else OuterEvents(inner)  # of the backend's own calls
         self.message = Message(policy, reads_thoughts=in_thoughts is not None)
         """The client's message as the events so far make it."""
         self._see = self.message.seen.see
@@ -87,8 +88,11 @@ class ChoiceAnswer:
         self._tagged = False  # a tag of reasoning was read
         self._opened: bool | None = None
         self.policy = policy
-        self.native = native
-        """The backend's own calls; some backends make calls though they were given no tools."""
+        self._make_native = make_native
+        self.reads_native = make_native is not None
+        """Whether the backend's own calls are read; some backends make calls though they were given no tools."""
+        self.native: NativeCalls | None = None
+        """Their reader, once there is one."""
         self._reasoning = None if in_thoughts is None else ReasoningReader(in_thoughts)
         self._channel = None if in_thoughts is None else ReasoningReader(in_thoughts)
         self.reads_reasoning = in_thoughts is not None
@@ -111,7 +115,8 @@ class ChoiceAnswer:
     @property
     def asked(self) -> Asked | None:
         """The call for the middleware to answer; None where a stop string or a fault ended the answer first."""
-        return None if self.message.fault is not None or self.stop_reason else self.inner.asked
+        ended = self.message.fault is not None or self.stop_reason
+        return None if ended or self.inner is None else self.inner.asked
 
     @property
     def opened(self) -> bool | None:
@@ -162,18 +167,23 @@ class ChoiceAnswer:
 
         A call in the text is one that the backend's parser missed: it follows those that it parsed.
         """
-        native, message = self.native, self.message
-        if message.stopped or self._ended or native is None:
+        message, make = self.message, self._make_native
+        if message.stopped or self._ended or make is None:
             return []
+        native = self.native = self.native or make()
         self._alone = False
         events = self._parser.feed(text)
         self._follow(events)
         first = next((at for at, event in enumerate(events) if type(event) in _OF_A_CALL), len(events))
         ops = self._take(events[:first], Source.TEXT)
-        ops += self._take(self._outer.take(native.feed(deltas)), Source.NATIVE)
+        ops += self._take(self._without_inner(native.feed(deltas)), Source.NATIVE)
         if native.oversized is not None and not message.stopped:
             message.refuse_size(native.oversized)
         return ops + self._take(events[first:], Source.TEXT)
+
+    def _without_inner(self, events: list[Event], *, cut: bool = False) -> list[Event]:
+        """The events of the backend's own calls without those that the middleware answers."""
+        return events if self._outer is None else self._outer.take(events, cut=cut)
 
     def take_reasoning(self, said: Fields, text: str) -> tuple[list[Op], Fields, bool]:
         """Read the reasoning field of a delta or message whose content is `text`.
@@ -279,7 +289,7 @@ class ChoiceAnswer:
             begun = max((at for at, event in enumerate(events) if type(event) is CallStart), default=0)
             earlier, events = events[:begun], events[begun:]
             message.limited = cut
-            own = [] if self.native is None else self._outer.take(self.native.finish(cut=cut), cut=cut)
+            own = [] if self.native is None else self._without_inner(self.native.finish(cut=cut), cut=cut)
             is_whole = all(event.complete for event in own if type(event) is CallEnd)
             if self._reasoning is not None:
                 ops += self._take(self._reasoning.finish(cut=cut), Source.REASONING)
@@ -568,10 +578,10 @@ def choice_maker(
             raise ToolCallError("upstream_error", f"The backend's answer has more choices than n ({chat.n}) asks for.")
         left -= 1
         # Also where the backend was given no tools: vLLM parses gpt-oss's calls in any case.
-        own = NativeCalls(
+        own = functools.partial(
+            NativeCalls,
             offered,
             options,
-            asked=native,
             free=not chat.tools.tools,
             waits=settings.malformed_arguments != "repair",
             max_arguments_bytes=settings.max_arguments_bytes,

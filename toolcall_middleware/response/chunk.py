@@ -22,7 +22,6 @@ from ..wire import openai
 from ..wire.openai import Fields, Frame, with_plain_content
 from ..wire.sse import ServerEvent
 from .choice import AnswerOutcome, ChoiceAnswer
-from .native_calls import NativeCalls
 
 CALLS = ("tool_calls", "function_call")
 _NO_CALLS = (b"null", b"[]")
@@ -251,8 +250,8 @@ class Choices:
                 part.beside, delta = True, rest
             part.unchanged = part.unchanged and same
         calls: list[Any] = []
-        if answer.native is not None and ("tool_calls" in delta or "function_call" in delta):
-            calls, delta = take_calls(delta, answer.native)
+        if answer.reads_native and ("tool_calls" in delta or "function_call" in delta):
+            calls, delta = take_calls(delta, asked=answer.policy.native)
         ops = answer.feed_both(text, calls) if calls else answer.feed(text) if text else []
         shown = [op for op in ops if type(op) is not CallClosed]
         part.unchanged = part.unchanged and not calls and shown == ([Content(text)] if text else [])
@@ -305,10 +304,10 @@ class Choices:
         return Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False, index=index), failed
 
 
-def take_calls(message: Fields, native: NativeCalls) -> tuple[list[Any], Fields]:
-    """The backend's own calls in a delta or message, and the rest of it."""
+def take_calls(message: Fields, *, asked: bool) -> tuple[list[Any], Fields]:
+    """The backend's own calls in a delta or message, and the rest of it. asked: the backend was given the tools."""
     rest = {name: value for name, value in message.items() if name not in CALLS}
-    if not native.asked and all(bytes(message.get(name, b"null")) in _NO_CALLS for name in CALLS):
+    if not asked and all(bytes(message.get(name, b"null")) in _NO_CALLS for name in CALLS):
         return [], message  # a backend that was given no tools may send them empty
     calls = openai.read_value(message.get("tool_calls"))
     if calls and isinstance(calls, list | dict):

@@ -75,13 +75,13 @@ class _Call:
 class NativeCalls:
     """The calls of one choice, in the order of their first delta; they are emitted one at a time.
 
-    free: any name may be called, because the request has no tools to choose from. asked: the backend was given the
-    tools; else it calls unasked. waits: a call ends only when no more input for it can follow its arguments.
+    free: any name may be called, because the request has no tools to choose from. waits: a call ends only when no more
+    input for it can follow its arguments.
     """
 
     __slots__ = (
         "_by_id", "_by_key", "_calls", "_current", "_free", "_last_read", "_most", "_options", "_tools", "_waits",
-        "asked", "oversized",
+        "oversized",
     )  # fmt: skip
 
     def __init__(
@@ -90,14 +90,12 @@ class NativeCalls:
         options: ParserOptions = _FORWARD,
         *,
         free: bool = False,
-        asked: bool = True,
         waits: bool = False,
         max_arguments_bytes: int | None = None,
     ) -> None:
         self._options = options
         self._free = free
         self._waits = waits
-        self.asked = asked
         self._most = max_arguments_bytes
         self.oversized: str | None = None  # the name of a call whose arguments are too large to hold
         self._tools = tools

@@ -39,7 +39,6 @@ class UsageOnlyAnswer:
     """
 
     offers_tools = False
-    native = False
     calls = 0
     stream = None
     report: Sequence[FinishedCall] = ()

@@ -89,11 +89,6 @@ class ToolAnswer:
         return ask
 
     @property
-    def native(self) -> bool:
-        """Whether the tools are sent to the backend."""
-        return self._request.native
-
-    @property
     def facts(self) -> Facts:
         """The facts for observers."""
         return self._request.facts(self.error)
