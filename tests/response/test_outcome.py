@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.exchange.test_modes import BAD, GOOD, NativeBackend, answered, post
 from tests.helpers.fakes import Answer, TextBackend, write_calls
 from tests.helpers.stream_rules import read_events
 from toolcall_middleware import ToolCallMiddleware
-from toolcall_middleware.response.outcome import CallOutcome, CallOutcomes, FinishedCall, as_header
+from toolcall_middleware.response.outcome import CallOutcome, CallOutcomes, FinishedCall, OpenCall, as_header
 
 COMMA = '<tool_call>\n{"name": "f", "arguments": {"x": 1,}}\n</tool_call>'
 LIST = '<tool_call>\n{"name": "f", "arguments": [1]}\n</tool_call>'
@@ -196,19 +197,18 @@ async def test_plain_text_is_no_near_miss(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_the_weightiest_note_is_the_outcome() -> None:
-    outcomes = CallOutcomes(retried=True)
-    outcomes.begin("f")
-    outcomes.note(CallOutcome.RENAMED, "name")
-    outcomes.note(CallOutcome.INVALID, "arguments.x")
-    outcomes.note(CallOutcome.REPAIRED, "arguments")
-    outcomes.end("f")
-    outcomes.begin("f")
-    outcomes.end("g")
+    call, outcomes = OpenCall("f", None, math.inf), CallOutcomes()
+    call.note(CallOutcome.RETRIED)
+    call.note(CallOutcome.RENAMED, "name")
+    call.note(CallOutcome.INVALID, "arguments.x")
+    call.note(CallOutcome.REPAIRED, "arguments")
+    outcomes.end(call)
+    outcomes.end(OpenCall("g", None, math.inf))
     assert outcomes.finished == [
         FinishedCall("f", CallOutcome.INVALID, "arguments.x"),
-        FinishedCall("g", CallOutcome.RETRIED),
+        FinishedCall("g", CallOutcome.CLEAN),
     ]
-    assert as_header(outcomes.finished) == "; retried=1; invalid=1"
+    assert as_header(outcomes.finished) == "; invalid=1"
 
 
 def test_refused_calls_are_kept_up_to_a_bound() -> None:

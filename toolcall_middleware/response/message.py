@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -177,7 +177,7 @@ class Message:
         self.stopped = False
         self.fault: ToolCallError | None = None
         self.warnings: list[str] = []
-        self.outcomes = CallOutcomes(retried=policy.retried, report=policy.report, offered=policy.offered)
+        self.outcomes = CallOutcomes(report=policy.report, offered=policy.offered)
 
     @property
     def extras(self) -> dict[str, Any]:
@@ -233,8 +233,8 @@ class Message:
         message = f"The arguments of the model's call of {name!r} exceed max_arguments_bytes ({limit})."
         self._refuse("limit_exceeded", message, at="arguments", begun=begun)
         if self.call is not None:
-            self.outcomes.note(CallOutcome.MALFORMED, "arguments")
-            self.outcomes.end(name)
+            self.call.note(CallOutcome.MALFORMED, "arguments")
+            self.outcomes.end(replace(self.call, name=name))  # another source's call may be the open one
 
     def _refuse(
         self, code: str, message: str, written: str = "", *, at: str | None = None, begun: bool = False
@@ -289,15 +289,18 @@ class Message:
     def _start(self, event: CallStart, ops: list[Op]) -> None:
         policy, limit = self._policy, self._policy.settings.max_arguments_bytes
         name, call_id = event.name, event.id
-        self.outcomes.begin(name)
-        if event.written is not None:
-            self.outcomes.note(CallOutcome.RENAMED, "name")
-        if event.in_reasoning or self.source >= Source.REASONING:
-            self.outcomes.note(CallOutcome.IN_REASONING)
         own = None
         if call_id is not None and policy.native:
             own = write_id(call_id) if policy.settings.rewrite_ids else call_id
         call = self.call = OpenCall(name, own, math.inf if limit is None else limit, extra=event.extra)
+        for happened, outcome, path in (
+            (policy.offered is not None and name not in policy.offered, CallOutcome.UNKNOWN_TOOL, "name"),
+            (policy.retried, CallOutcome.RETRIED, ""),
+            (event.written is not None, CallOutcome.RENAMED, "name"),
+            (event.in_reasoning or self.source >= Source.REASONING, CallOutcome.IN_REASONING, ""),
+        ):
+            if happened:
+                call.note(outcome, path)
         tool = (policy.offered or {}).get(name)
         if tool is not None and policy.settings.coerce_arguments and name not in policy.chat.custom:
             call.coercion = Coercion(tool.parameters)
@@ -366,12 +369,12 @@ class Message:
             return True
         # This cannot be repaired, and the client already has the call's name.
         self._malformed(call, "a JSON object", text, begun=True)
-        self.outcomes.end(call.name)
+        self.outcomes.end(call)
         return False
 
     def _malformed(self, call: OpenCall, what: str, written: str, *, begun: bool = False) -> None:
         """Refuse a call whose arguments are not `what`, such as "a JSON object"."""
-        self.outcomes.note(CallOutcome.MALFORMED, "arguments")
+        call.note(CallOutcome.MALFORMED, "arguments")
         message = f"The arguments of the model's call of {call.name!r} are not {what}: {written[:_MAX_SHOWN]}"
         self._refuse("malformed_tool_arguments", message, written, at="arguments", begun=begun)
 
@@ -384,24 +387,24 @@ class Message:
                 if self.fault is not None:
                     return
             if call.coercion.coerced:
-                self.outcomes.note(CallOutcome.COERCED, place_of(call.coercion.path))
+                call.note(CallOutcome.COERCED, place_of(call.coercion.path))
         for happened, outcome in (
             (event.coerced, CallOutcome.COERCED),
             (event.repaired, CallOutcome.REPAIRED),
             (not event.complete, CallOutcome.CUT),
         ):
             if happened:
-                self.outcomes.note(outcome, "arguments")
+                call.note(outcome, "arguments")
         begun = self.calls if call.parts is not None else self.calls - 1  # before this one
         self._judge(call, event, ops)
         if self.calls > begun:
             ops.append(CallClosed(self.calls - 1, event.complete))
-        self.outcomes.end(call.name)
+        self.outcomes.end(call)
 
     def _judge(self, call: OpenCall, event: CallEnd, ops: list[Op]) -> None:
         """Emit a finished call that was held, or refuse it, or show it as text. One that streamed is only checked."""
         passed = call.passed if event.complete else None
-        if passed is not None and not self._fits(call.name, passed.take(), event.raw, begun=True):
+        if passed is not None and not self._fits(call, passed.take(), event.raw, begun=True):
             return
         if call.parts is not None:
             written, malformed = call.parts.take(), self._policy.settings.malformed_arguments
@@ -420,7 +423,7 @@ class Message:
             else:
                 kept = malformed == "repair" or not event.repaired
             if event.complete and kept:
-                if not self._fits(call.name, written, event.raw):
+                if not self._fits(call, written, event.raw):
                     return
                 self._open(call, ops)
                 ops.append(Arguments(self.calls - 1, free_text(written) if free else written, custom=free))
@@ -430,7 +433,7 @@ class Message:
             else:
                 self.broken = self.broken or not (event.complete or self.limited)
                 if event.complete:
-                    self.outcomes.note(CallOutcome.MALFORMED, "arguments")
+                    call.note(CallOutcome.MALFORMED, "arguments")
                 if not self._waits_behind(call.name):
                     self.refused = True
                     if self.source < Source.REASONING:
@@ -461,29 +464,29 @@ class Message:
         readable = event.complete and written.lstrip().startswith("{")
         if policy.settings.arguments_as_object or (not event.complete and self.limited) or (checks and not readable):
             return False
-        self.outcomes.note(CallOutcome.MALFORMED, "arguments")
+        call.note(CallOutcome.MALFORMED, "arguments")
         most = policy.settings.max_arguments_bytes
         if most is not None and len(verbatim.encode("utf-8", "replace")) > most:
             self.refuse_size(call.name)
             return True
-        if readable and not self._fits(call.name, written, event.raw, written=verbatim):
+        if readable and not self._fits(call, written, event.raw, written=verbatim):
             return True
         self._open(call, ops)
         ops.append(Arguments(self.calls - 1, verbatim))
         return True
 
-    def _fits(self, name: str, arguments: str, raw: str, *, written: str = "", begun: bool = False) -> bool:
+    def _fits(self, call: OpenCall, arguments: str, raw: str, *, written: str = "", begun: bool = False) -> bool:
         """Whether a finished call may be emitted. A misfit with its schema is a warning, or the call is refused.
 
         written: the arguments as the model wrote them, where they differ. begun: the call was emitted unchecked.
         """
-        faults = self._policy.check(name, arguments) if self._policy.check is not None else []
+        faults = self._policy.check(call.name, arguments) if self._policy.check is not None else []
         if not faults:
             return True
-        what = f"The arguments of the model's call of {name!r} do not fit its schema: {'; '.join(faults)}"
+        what = f"The arguments of the model's call of {call.name!r} do not fit its schema: {'; '.join(faults)}"
         at = place_of(faults[0].partition(": ")[0])
-        self.outcomes.note(CallOutcome.INVALID, at)
-        if not self._policy.refuses_misfits_of(name):
+        call.note(CallOutcome.INVALID, at)
+        if not self._policy.refuses_misfits_of(call.name):
             self.warnings.append(what)
             return True
         message = f"{what}. It wrote: {(written or arguments)[:_MAX_SHOWN]}"

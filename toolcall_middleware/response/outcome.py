@@ -1,6 +1,6 @@
 """The outcome of each call that a model finished. Only this module decides it.
 
-Code that changes or refuses a call notes it (`CallOutcomes.note`); of several notes the weightiest is the outcome.
+Code that changes or refuses a call notes it (`OpenCall.note`); of several notes the weightiest is the outcome.
 """
 
 from __future__ import annotations
@@ -99,6 +99,13 @@ class OpenCall:
     """The arguments of a call that streams and is also checked at its end."""
     begun: bool = False
     """Its arguments have begun an object."""
+    outcome: CallOutcome = CallOutcome.CLEAN
+    path: str = ""
+
+    def note(self, outcome: CallOutcome, path: str = "") -> None:
+        """Note an outcome, and the place of its cause."""
+        if _WEIGHT[outcome] > _WEIGHT[self.outcome]:
+            self.outcome, self.path = outcome, path
 
 
 def place_of(path: str) -> str:
@@ -172,42 +179,23 @@ class CallReport:
 
 
 class CallOutcomes:
-    """The outcomes of one choice's calls. One call is open at a time.
+    """The outcomes of one choice's calls.
 
-    retried: the model was asked again, and this answer is the last. report: also receives each finished call. offered:
-    the names of the tools that may be called; None for all.
+    report: also receives each finished call. offered: the names of the tools that may be called; None for all.
     """
 
-    __slots__ = ("_offered", "_outcome", "_path", "_report", "_retried", "finished", "ignored", "refused")
+    __slots__ = ("_offered", "_report", "finished", "ignored", "refused")
 
-    def __init__(
-        self, *, retried: bool = False, report: CallReport | None = None, offered: Collection[str] | None = None
-    ) -> None:
+    def __init__(self, *, report: CallReport | None = None, offered: Collection[str] | None = None) -> None:
         self._offered = offered
         self.finished: list[FinishedCall] = []
         self._report = report
-        self._retried = retried
         self.refused = 0  # calls that were refused for their names
         self.ignored = 0  # calls in thoughts that were closed
-        self._outcome = CallOutcome.CLEAN
-        self._path = ""
 
-    def begin(self, name: str) -> None:
-        """A call of this name begins."""
-        self._outcome, self._path = CallOutcome.CLEAN, ""
-        if self._offered is not None and name not in self._offered:
-            self.note(CallOutcome.UNKNOWN_TOOL, "name")
-        if self._retried:
-            self.note(CallOutcome.RETRIED)
-
-    def note(self, outcome: CallOutcome, path: str = "") -> None:
-        """Note an outcome of the open call."""
-        if _WEIGHT[outcome] > _WEIGHT[self._outcome]:
-            self._outcome, self._path = outcome, path
-
-    def end(self, name: str) -> None:
-        """The open call is over."""
-        self._add(FinishedCall(name, self._outcome, self._path))
+    def end(self, call: OpenCall) -> None:
+        """A call is over."""
+        self._add(FinishedCall(call.name, call.outcome, call.path))
 
     def refuse(self, name: str, outcome: CallOutcome = CallOutcome.UNKNOWN_TOOL, path: str = "name") -> None:
         """Add a refused call: its tool is not offered, or its arguments are not an object."""
