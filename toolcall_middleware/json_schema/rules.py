@@ -97,6 +97,8 @@ class Rules:
             "multipleOf": self._multiple_of,
             "pattern": self._pattern,
             "patternProperties": self._pattern_properties,
+            "unevaluatedItems": self._unevaluated("unevaluatedItems", "items", "array"),
+            "unevaluatedProperties": self._unevaluated("unevaluatedProperties", "properties", "object"),
             "uniqueItems": self._unique_items,
         }
 
@@ -190,6 +192,23 @@ class Rules:
             if len(set(map(_comparable, instance))) != len(instance):
                 yield _fault(f"{shown(instance)} has items that are not unique")
 
+    def _unevaluated(self, keyword: str, what: str, kind: str) -> Rule:
+        def check(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[Any]:
+            if not validator.is_type(instance, kind):
+                return
+            look = _Look(self, validator, instance)
+            look.into(schema, outermost=keyword)
+            places = range(len(instance)) if kind == "array" else instance
+            others: list[Any] = [place for place in places if place not in look.seen]
+            if validator.is_type(rule, "object"):
+                for place in others:
+                    yield from validator.descend(instance[place], rule, path=place)
+            elif others and not rule:
+                shown_ones = names([*map(str, others[:8])])
+                yield _fault(f"Unevaluated {what} are not allowed ({shown_ones} unexpected)")
+
+        return check
+
 
 def _additional_items(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[Any]:
     """What `items` does not list; jsonschema's raises TypeError where `items` is a boolean."""
@@ -241,35 +260,6 @@ def _canonical(value: Any) -> Any:
 
 
 _IN_PLACE = ("allOf", "anyOf", "oneOf")
-
-
-def unevaluated_rules(rules: Rules) -> dict[str, Callable[..., Iterator[Any]]]:
-    """By keyword, as `Rules.all`."""
-
-    def properties(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        if validator.is_type(instance, "object"):
-            look = _Look(rules, validator, instance)
-            look.into(schema, outermost="unevaluatedProperties")
-            yield from _left(validator, rule, instance, [name for name in instance if name not in look.seen])
-
-    def items(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        if validator.is_type(instance, "array"):
-            look = _Look(rules, validator, instance)
-            look.into(schema, outermost="unevaluatedItems")
-            yield from _left(validator, rule, instance, [n for n in range(len(instance)) if n not in look.seen])
-
-    return {"unevaluatedProperties": properties, "unevaluatedItems": items}
-
-
-def _left(validator: Any, rule: Any, instance: Any, places: list[Any]) -> Iterator[Any]:
-    from jsonschema import ValidationError
-
-    if validator.is_type(rule, "object"):
-        for place in places:
-            yield from validator.descend(instance[place], rule, path=place)
-    elif places and not rule:
-        what = "properties" if isinstance(instance, dict) else "items"
-        yield ValidationError(f"Unevaluated {what} are not allowed ({names([*map(str, places[:8])])} unexpected)")
 
 
 class _Look:

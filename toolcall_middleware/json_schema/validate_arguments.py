@@ -1,6 +1,6 @@
 """Do the arguments of a finished call fit the tool's schema. Bounded in time, whatever schema and arguments are.
 
-jsonschema says it, with the keywords that can be dear replaced by ours (`rules`, `unevaluated`). Nothing is fetched:
+jsonschema says it, with the keywords that can be dear replaced by ours (`rules`). Nothing is fetched:
 references were found to be local when the request was read. Why not a quicker library: docs/decisions.
 """
 
@@ -16,7 +16,7 @@ import msgspec
 from ..lru_cache import LRUCache
 from ..model import ToolSet
 from .metaschema import dialect_of
-from .rules import MAX_FAULTS, Deadline, NotChecked, Rules, TookTooLong, short, unevaluated_rules
+from .rules import MAX_FAULTS, Deadline, NotChecked, Rules, TookTooLong, short
 
 _MAX_VALUES = 20_000
 """JSON values in one call's arguments."""
@@ -79,7 +79,7 @@ def _validator(schema: dict[str, Any], deadline: Deadline) -> Any:
 
     base = dialect_of(schema)
     rules = Rules(schema, deadline)
-    ours = {**rules.all(), **unevaluated_rules(rules)}
+    ours = rules.all()
     known = {keyword: rules.timed(ours.get(keyword) or rule) for keyword, rule in dict(base.VALIDATORS).items()}
     made: Any = jsonschema.validators.extend(base, known)  # type: ignore[no-untyped-call]
     fields = [(field.name, field.alias) for field in attrs.fields(made) if field.init]
