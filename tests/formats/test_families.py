@@ -18,8 +18,10 @@ from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.formats.family import Family, auto, in_json
 from toolcall_middleware.formats.prompt import escaping
 from toolcall_middleware.model import ChoiceMode, Tool, ToolCall, ToolChoice, ToolResult, ToolSet
+from toolcall_middleware.parsing.patterns import begun
 
 from ..parsing.streams import calls_in, read
+from . import goldens
 from .test_neutralise import MARKERS
 
 NAMES = [name for name in registry.names() if name != "auto"]
@@ -325,3 +327,14 @@ def test_a_marker_of_calls_is_stated_twice_at_most(maker: str) -> None:
     for family in own:
         for marker in (family.calls.marker, *family.calls.closers):
             assert len(marker) < 4 or stated.count(marker) <= 2, marker
+
+
+def test_every_beginning_of_a_match_may_become_one() -> None:
+    for family in markup.families():
+        for opener in family.openers:
+            half = re.compile(begun(opener.pattern))
+            for case in goldens.load(family.name)[:40]:
+                for match in re.finditer(opener.pattern or "(?!)", case.text):
+                    texts = [match.group()[:end] for end in range(1, len(match.group()))]
+                    lost = [text for text in texts if not (half.fullmatch(text) or re.match(opener.pattern, text))]
+                    assert not lost, (family.name, opener.pattern)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toolcall_middleware.formats import markup
 from toolcall_middleware.formats.family import all_openers
 from toolcall_middleware.formats.syntax.slots import FUNCTIONS
-from toolcall_middleware.parsing.patterns import WHITE_SPACE, Trie, anywhere, half, half_at
+from toolcall_middleware.parsing.patterns import WHITE_SPACE, Trie, anywhere, begun, half, half_at
 from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 
 WORDS = st.lists(st.text("ab<|", min_size=1, max_size=5), min_size=1, max_size=6)
@@ -92,3 +92,28 @@ def test_a_pattern_that_matches_everywhere_needs_no_question() -> None:
     assert WHITE_SPACE.match("a \t\r\nb", 1).end() == 5
     with pytest.raises(ValueError, match="does not match everywhere"):
         anywhere("[a-z]+")
+
+
+# A pattern, texts that may become a match, and texts that may not, or are one already.
+BEGUN: list[tuple[str, list[str], list[str]]] = [
+    ("abc", ["a", "ab"], ["b", "ac", "abc", "abcd"]),
+    (r"a[ ]{0,2}\(", ["a", "a ", "a  "], ["a   ", "a(", " "]),
+    (r"(?:ab|cd)e", ["a", "ab", "c", "cd"], ["abe", "ad", "e"]),
+    (r"(?:ab)?c", ["a", "ab"], ["c", "b", "aba"]),
+    (r"(?:ab ?){1,3}c", ["a", "ab", "ab a", "ab abab"], ["abababab", "abc", "ac"]),
+    (r"x{3}y", ["x", "xx", "xxx"], ["xxxx", "xxxy"]),
+    (r"x(?=[ ]{0,4}<n>)", ["x", "x ", "x  <", "x<n"], ["x<n>", "xn", "x     "]),
+    (r"(?=<)(?:<s>)?t=", ["<", "<s", "<s>", "<s>t"], ["t", "<s>t="]),
+    (r"<(?!i)", [], ["<", "<i"]),
+    (r"(?:\d{1,3}(?=[a-z]))?[a-z]\w{0,5}\(", ["1", "12", "12ab", "a"], ["1234", "a(", "12("]),
+    (r"(?P<q>[\"'])?n(?(q)[\"']|>)=", ['"', "'n", '"n"', "n", "n>"], ["=", '"n"=']),
+    (r"(?P<name>a(?:\nbc)?)</k>", ["a", "a\n", "a\nb", "a\nbc<", "a</"], ["a\n<", "a</k>"]),
+    (r"(?:[^<]|(?!<k>)<)d", ["x", "<"], ["xd", "d<"]),
+    (r"[\]\-|]\|z", ["]", "-|", "||"], ["[", "z"]),
+]
+
+
+@pytest.mark.parametrize(("pattern", "may", "may_not"), BEGUN, ids=[pattern for pattern, *_ in BEGUN])
+def test_what_may_become_a_match_is_derived_from_the_pattern(pattern: str, may: list[str], may_not: list[str]) -> None:
+    half = re.compile(begun(pattern))
+    assert [text for text in [*may, *may_not, ""] if half.fullmatch(text)] == [*may, ""]

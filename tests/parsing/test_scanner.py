@@ -32,7 +32,6 @@ GRAMMAR = Grammar(
     openers=(
         Opener(
             pattern=r"\{[ \n]{0,8}\"tool_calls\"[ ]{0,8}:",
-            partial=r"\{[ \n]{0,8}(?:\"(?:t(?:o(?:o(?:l(?:_(?:c(?:a(?:l(?:l(?:s(?:\"[ ]{0,8})?)?)?)?)?)?)?)?)?)?)?)?",
             consume=False,
             body=lambda c: read_json(c, BARE if c.at_start else WRAPPED),
             fences=frozenset({"json"}),

@@ -312,10 +312,8 @@ def test_a_call_may_be_closed_in_another_way_or_by_the_texts_end() -> None:
     make = slot_calls(
         call=re.compile("<c (?P<name>[a-z]+)>"),
         call_heads=("<c ",),
-        call_begun=re.compile("<c [a-z]*"),
         slot=re.compile("<p (?P<key>[a-z]+)>"),
         slot_heads=("<p ",),
-        slot_begun=re.compile("<p [a-z]*"),
         value_close="</p>",
         call_close="<|call|>",
         call_ends=("<|end|>",),

@@ -297,7 +297,6 @@ def one_of(openers: Iterable[Opener]) -> Opener:
     if len(shared) <= len(others):
         raise FormatError(f"two families declare {first.marker or first.pattern}: say what follows it (`shared`)")
     shared.sort(key=lambda each: not each.follow)  # the one without `follow` comes last
-    undecided = "|".join(dict.fromkeys(filter(None, (each.undecided for each in shared))))
-    make = fork(*((each.follow, each.make) for each in shared), undecided=undecided)
+    make = fork(*((each.follow, each.make) for each in shared))
     as_last = tuple(dict.fromkeys(last for each in shared for last in each.as_last))
     return opener(first.marker, make, where=first.where, consume=first.consume, as_last=as_last)

@@ -1,5 +1,5 @@
 """Patterns that several readers share, a type for patterns that match everywhere, at least the empty text (so that no
-caller checks for a match), and many literals as one pattern.
+caller checks for a match), many literals as one pattern, and the beginnings of a pattern.
 """
 
 from __future__ import annotations
@@ -99,3 +99,81 @@ def chars_of(chars: Iterable[str]) -> str:
     """A pattern for one of `chars`."""
     given = sorted(chars)
     return re.escape(given[0]) if len(given) == 1 else "[" + "".join(map(re.escape, given)) + "]"
+
+
+# -- beginnings --------------------------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(?P<times>[*?+]|\{(?P<least>\d+)(?P<comma>,?)(?P<most>\d*)\})[?+]?|.", re.DOTALL
+)
+_GROUP = re.compile(r"\((?:\?(?:P<\w+>|:|(?P<ahead>=)|\(\w+\)|(?P<fixed>!|<[=!]|P=)))?")
+_NAME = re.compile(r"\(\?P<\w+>")
+_TIMES = {"?": (0, "1"), "*": (0, ""), "+": (1, "")}
+_Atom = tuple[str, int, str]
+"""A character, a set or a group, and how often it must and may be there (empty: without a limit)."""
+
+
+@functools.lru_cache(maxsize=1024)
+def begun(pattern: str) -> str:
+    """A pattern for all that is no match of `pattern` and may become one, and for the empty text.
+
+    It may match a little more: what a lookbehind at the end would rule out.
+    """
+    return _optional(_begun(pattern)) or "(?:)"
+
+
+def _begun(pattern: str, *, ends: bool = True) -> str:
+    """Ways to begin a match of one of the alternatives; empty where one character is a match. ends: nothing follows the
+    match, which may thus be a shorter one.
+    """
+    return "|".join(filter(None, (_begun_sequence(atoms, ends=ends) for atoms in _alternatives(pattern))))
+
+
+def _begun_sequence(atoms: list[_Atom], *, ends: bool) -> str:
+    rest: str | None = None  # ways to begin what follows; None: a match needs nothing more
+    for text, least, most in reversed(atoms):
+        group = _GROUP.match(text)
+        fixed = group is not None and group["fixed"]  # it has no beginning of its own
+        if (not rest and fixed) or (rest is None and not least and ends):
+            continue
+        inside = ""
+        if group is not None and not fixed:  # a copy, in which groups have no names
+            inside = _NAME.sub("(?:", _begun(text[group.end() : -1], ends=ends and rest is None))
+        if rest is None and not (least or inside):
+            continue
+        if inside and most != "1":
+            inside = f"{_NAME.sub('(?:', text)}{{0,{int(most) - 1 if most else ''}}}(?:{inside})"
+        ways = [inside, f"{text}{{1,{least - 1}}}" if least > 1 else ""]
+        if rest is not None:
+            if group is not None and group["ahead"]:
+                whole = rf"(?={text[group.end() : -1]}|{_optional(inside)}\Z)"
+                ways = []
+            else:
+                whole = text if (least, most) == (1, "1") else f"{text}{{{least},{most}}}"
+            ways.append(whole + _optional(rest))
+        ways = list(filter(None, ways))
+        rest = ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})" if ways else ""
+    return rest or ""
+
+
+def _optional(ways: str) -> str:
+    return f"(?:{ways})?" if ways else ""
+
+
+def _alternatives(pattern: str) -> list[list[_Atom]]:
+    found: list[list[_Atom]] = [[]]
+    begin = depth = 0
+    for token in _TOKEN.finditer(pattern):
+        if depth or token[0] == "(":
+            begin = begin if depth else token.start()
+            depth += {"(": 1, ")": -1}.get(token[0], 0)
+            if not depth:
+                found[-1].append((pattern[begin : token.end()], 1, "1"))
+        elif token[0] == "|":
+            found.append([])
+        elif token["times"]:
+            counted = int(token["least"] or 0), token["most"] if token["comma"] else token["least"]
+            found[-1][-1] = (found[-1][-1][0], *_TIMES.get(token["times"], counted))
+        else:
+            found[-1].append((token[0], 1, "1"))
+    return found

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-import string
 from typing import Any
 
 from ...parsing.cursor import Cursor, NotACall, Steps
-from ...parsing.text.grammar import Opener, Where, beginnings
+from ...parsing.text.grammar import Opener, Where
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt.thoughts import Returned, Thoughts, between
@@ -47,8 +46,6 @@ TOOL_CALL = shared(_LINES.trigger, _LINES, r"\w", close=_LINES.closers[0])
 _NAME, _WS = r"[A-Za-z0-9_][\w.\-]{0,127}", r"[ \t\r\n]{0,8}"
 _LOST = Opener(  # the marker is lost
     pattern=rf"(?P<tool>{_NAME}){_WS}{_LINES.parts.slot_head}",
-    partial=rf"(?P<tool>{_NAME})(?:{_WS}(?:{beginnings(_LINES.parts.slot_head)})?)?",
-    first=string.ascii_letters + string.digits + "_",
     where=Where.START,
     named=True,
     consume=False,
@@ -160,11 +157,9 @@ def _suffixed(c: Cursor) -> Steps[None]:
     yield from _suffixed_tags(suffix)(c)
 
 
-_SUFFIX = r"[A-Za-z0-9_\-]{%d,32}"
 _SUFFIXED = tuple(
     Opener(
-        pattern=f"<{tag}:{_SUFFIX % 1}>",
-        partial=f"{beginnings('<' + tag)}(?:(?<={tag[-4:]}):{_SUFFIX % 0})?",
+        pattern=rf"<{tag}:[A-Za-z0-9_\-]{{1,32}}>",
         body=_suffixed,
         consume=tag == "tool_calls",
     )
@@ -312,8 +307,6 @@ _json = json_calls(close=(f"</{_ONE[1:]}</{_ALL[1:]}", f"</{_ONE[1:]}\n</{_ALL[1
 _HORIZON_OPENERS = (
     Opener(
         pattern=rf"(?:{re.escape(_ALL)}[ \t\r\n]{{0,8}})?{re.escape(_ONE)}(?=[ \t\r\n]{{0,8}}[{{\[])",
-        partial=rf"(?:{re.escape(_ALL)}[ \t\r\n]{{0,8}})?(?:{beginnings(_ONE)}(?:(?<=call>)[ \t\r\n]{{0,8}})?)?",
-        first="<",
         body=_json,
     ),
     opener(_ALL, _SLOTS),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...model import Tool
-from ...parsing.text.grammar import Opener, beginnings
+from ...parsing.text.grammar import Opener
 from ...parsing.text.reasoning import OpenedReasoning
 from ..family import Family
 from ..markup import Escape, Markup
@@ -101,7 +101,6 @@ _DEEPSEEK_OPENERS = (
         "<｜tool_calls_begin｜>",
         _V3,
         r"(?:function)?<｜tool▁",
-        undecided=rf"(?:{beginnings('<｜tool')}|{beginnings('function<｜tool')})?",
     ),
 )
 
@@ -193,7 +192,6 @@ _DSML_OPENERS = (
     ),
     Opener(
         pattern=r"<function>[ \t\r\n]{0,8}(?=<name>)",
-        partial=f"(?:{beginnings('<function>', '<name>')})",
         body=_DEEPSEEK_ELEMENTS,
     ),
     *BARE_INVOKE,
@@ -322,7 +320,6 @@ _SEPARATOR = ignored(_END)
 _GIGACHAT_OPENERS = (
     Opener(
         pattern=rf"{re.escape(_END)}[ \t\r\n]{{0,8}}function call<\|role_sep\|>",
-        partial=beginnings(_END, "function call<|role_sep|"),
         body=_JSON,
     ),
     opener("function call<|role_sep|>", _JSON),
@@ -423,7 +420,6 @@ _calls = fork(
     (r"\{|\[", json_calls(close=_MINIMAX_INVOKE.closers)),
     (re.escape(_MARK), _MINIMAX_ELEMENTS),  # M3 writes the marker of M2 before its own
     ("", _MINIMAX_INVOKE),
-    undecided=f"(?:{beginnings(_MARK)})?",
 )
 _M2_CALLS = opener(_MINIMAX_INVOKE.trigger, _calls)
 _MINIMAX_OPENERS = (_M2_CALLS, *BARE_INVOKE, TOOL_TAG)

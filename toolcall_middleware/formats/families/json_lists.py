@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ...json_schema import compact
 from ...model import ToolResult
 from ...parsing.cursor import read_thought
-from ...parsing.text.grammar import Opener, Where, beginnings
+from ...parsing.text.grammar import Opener, Where
 from ..base import Constraint
 from ..family import Family
 from ..markup import Escape, Markup
@@ -254,7 +253,6 @@ just respond to the user.""",
 _XLAM_CALLS = Json(open="[", between=", ", close="]")
 _XLAM_LIST = Opener(
     pattern=r"\[[ \t\r\n]{0,32}\{[ \t\r\n]{0,32}[\"']name[\"'][ \t\r\n]{0,32}:",
-    partial=beginnings("[", "{", '"name"', ":").replace('"', "[\"']"),
     where=Where.FENCE,
     consume=False,
     body=_XLAM_CALLS,
@@ -394,7 +392,6 @@ _UNFENCED_ACTIONS = (
     *(opener(f"Action:{gap}```\n", _COHERE_LIST) for gap in (" ", "\n", "")),
     Opener(  # without a fence
         pattern=r"Action:[ \t\r\n]{0,8}(?=\[[ \t\r\n]{0,32}\{)",
-        partial=beginnings("Action:", "[", "{"),
         body=_UNFENCED,
     ),
 )
@@ -467,8 +464,6 @@ _MARKED = (
     opener(_CALL, _INKLING_CALLS),
     Opener(
         pattern=rf"<\|message_model\|>[ ]?[\w.\-]{{0,64}}{re.escape(_CALL)}",
-        partial=rf"{beginnings('<|message_model|>')}(?:(?<=l\|>)[ ]?[\w.\-]{{0,64}}(?:{beginnings(_CALL)})?)?",
-        first="<",
         body=_INKLING_CALLS,
     ),
     opener("<|content_thinking|>", lambda c: read_thought(c, *_ENDS)),
@@ -481,8 +476,6 @@ _MARKED = (
 _BEGUN = (
     Opener(  # the prompt holds the message's marker
         pattern=rf"[A-Za-z_][\w.\-]{{0,63}}{re.escape(_CALL)}",
-        partial=rf"[A-Za-z_][\w.\-]{{0,63}}(?:{beginnings(_CALL)})?",
-        first=string.ascii_letters + "_",
         body=_INKLING_CALLS,
         where=Where.START,
     ),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Callable, Sequence
 
 from ...model import Tool, ToolCall
 from ...parsing.calls.harmony_messages import read_message, read_words
 from ...parsing.calls.named_calls import NamedSyntax, read_named
 from ...parsing.cursor import Cursor, Make, NotACall, Steps, read_nothing
-from ...parsing.text.grammar import Opener, Where, beginnings
+from ...parsing.text.grammar import Opener, Where
 from ..family import Family
 from ..markup import Escape, Markup
 from ..prompt import escaping
@@ -19,7 +18,7 @@ from ..prompt.tool_results import one_a_line
 from ..prompt.tools import declared, definition
 from ..syntax.json import Named
 from ..syntax.shape import LISTED_JSON, opener
-from ..syntax.slots import Slots, attribute, begun, heads, slot_calls
+from ..syntax.slots import Slots, attribute, heads, slot_calls
 
 # -- gpt-oss -----------------------------------------------------------------------------------------------------------
 # OpenAI's gpt-oss, the format `harmony`: messages with a channel and a recipient, as gpt-oss writes them.
@@ -46,14 +45,8 @@ _HEADS = (
 )  # fmt: skip
 
 _ENDS = ("<|end|>", "<|return|>", "<|call|>")
-_HEADED = "|".join(map(beginnings, ("<|start|>", "<|channel|>")))
 END = Opener(
     pattern=rf"(?:{'|'.join(map(re.escape, _ENDS))})[ \t\r\n]{{0,64}}(?:assistant)?(?=<\|(?:start|channel)\|>)",
-    partial="|".join(
-        rf"{begun}(?:(?<=>)[ \t\r\n]{{0,64}}(?:{_HEADED}|assistant(?:{_HEADED})|{beginnings('assistant')})?)?"
-        for begun in map(beginnings, _ENDS)
-    ),
-    first="<",
     body=_between,
 )
 
@@ -79,14 +72,6 @@ WORDS = Opener(
             rf"final(?={'|'.join(_HARMONY_MARKED)})",
         )
     ),
-    partial="|".join(
-        (
-            *(beginnings(_ROLE + channel) for channel in _CHANNELS),
-            *(beginnings(channel + word) for channel, said in _SAID.items() for word in said),
-            r"final(?:\{[ \n]{0,32}|\*|`{1,2})",
-        )
-    ),
-    first="acf",
     where=Where.START,
     consume=False,
     body=read_words,
@@ -94,7 +79,6 @@ WORDS = Opener(
 # A call after other text: for gpt-oss only, because text in which one may begin is held back.
 _CALL_WORDS = Opener(
     pattern=rf"{_ROLE}(?:commentary|analysis)? to=functions\.",
-    partial="|".join(beginnings(f"{_ROLE}{channel} to=functions.") for channel in ("", "analysis", "commentary")),
     consume=False,
     body=lambda c: read_words(c, strict=True),
 )
@@ -261,28 +245,18 @@ MUSE_GLIMMER = Family(
 # own template is not published: that its name is Beam's, how it lays out tools and results, and whether white space at
 # a value's ends is its own (here it is) are not established; the words of the prompt are ours.
 
-_START, _CHANNEL, _PARAMETER = "<|start|>assistant", "<|channel|>", "<rfl:parameter"
+_START, _PARAMETER = "<|start|>assistant", "<rfl:parameter"
 _SPACE = r"[ \t\r\n]{0,32}"
 _CHANNELED = r"(?:<\|channel\|>[a-z]{1,16}[ ]?)?"
 # The recipient is before the channel, or after it.
 _HEADER = rf"{_CHANNELED}to=(?:functions\.)?%s[ ]?{_CHANNELED}(?:<\|constrain\|>[a-z]{{1,16}})?<\|message\|>"
 _NAME = r"[^\s<>]{1,256}"
-# Header so far, up to the first element's tag. It has few markers: text with more of them is not held back.
-_BEAM_BEGUN = (
-    r"[^\n<]{0,280}(?:<\|(?:channel|constrain)\|>[^\n<]{0,280}){0,3}"
-    rf"(?:<[|a-z]{{0,12}}|<\|message\|>{_SPACE}(?:{beginnings(_PARAMETER)})?)?"
-)
-_CALL_BEGUN = (
-    rf"{beginnings(_START)}(?:(?<=assistant){_BEAM_BEGUN})?|{beginnings(_CHANNEL)}(?:(?<=channel\|>){_BEAM_BEGUN})?"
-)
 
 _BEAM_CALLS = slot_calls(
     call=re.compile(rf"(?:<\|start\|>assistant[ ]?)?{_HEADER % f'(?P<name>{_NAME})'}"),
     call_heads=(_START,),
-    call_begun=re.compile(_CALL_BEGUN),
     slot=re.compile(attribute("rfl:parameter", "key")),
     slot_heads=heads("rfl:parameter"),
-    slot_begun=re.compile(begun(*heads("rfl:parameter"))),
     value_close="</rfl:parameter>",
     call_close="<|call|>",
     call_ends=("<|end|>",),
@@ -295,15 +269,11 @@ _CALL = rf"{_HEADER % _NAME}(?:(?<=xml<\|message\|>)|{_SPACE}(?={_PARAMETER}))"
 _OPENERS = (
     Opener(
         pattern=rf"(?=<)(?:<\|start\|>assistant[ ]?)?{_CALL}",
-        partial=f"(?:{_CALL_BEGUN})",
-        first="<",
         consume=False,
         body=_BEAM_CALLS,
     ),
     Opener(  # the prompt holds the message's beginning
         pattern=rf"(?=t){_CALL}",
-        partial=rf"t(?:o(?:={_BEAM_BEGUN})?)?",
-        first="t",
         where=Where.START,
         consume=False,
         body=_BEAM_CALLS,
@@ -408,7 +378,6 @@ _FUNCTIONARY_MARKED = (
     _ALL,
     Opener(  # with its JSON: Python's own prompt looks the same
         pattern=rf">>>(?={_RECIPIENT}[ \t\r]{{0,4}}\n?[ \t]{{0,8}}\{{)",
-        partial=rf">(?:>(?:>(?:{_RECIPIENT}[ \t\r]{{0,4}}(?:\n?[ \t]{{0,8}})?)?)?)?",
         body=_FUNCTIONARY_MESSAGES,
     ),
 )
@@ -418,8 +387,6 @@ _FUNCTIONARY_BEGUN = (
     Opener(marker="all\n", body=read_nothing, where=Where.START),
     Opener(
         pattern=rf"{_RECIPIENT}\n[ \t]{{0,8}}\{{",
-        partial=rf"{_RECIPIENT}(?:\n[ \t]{{0,8}})?",
-        first=string.ascii_letters + "_",
         body=lambda c: read_named(c, NamedSyntax(name_ends=("\n",))),
         where=Where.START,
         consume=False,

@@ -408,8 +408,6 @@ _READ = slot_calls(
         r"[ \t\r\n]{0,64}<arguments>"
     ),
     call_heads=("<server_name>", "<tool_name>"),
-    # Each part takes all that it can: nothing is tried twice.
-    call_begun=re.compile(r"<(?:server|tool)_name>[^<]{0,384}+(?:</?+[a-z_]{0,16}+>?+[^<]{0,384}+){0,4}+"),
     slot=re.compile(r"(?!)"),
     slot_heads=(),
     value_close="</arguments>",

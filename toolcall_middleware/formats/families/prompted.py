@@ -61,7 +61,6 @@ _LIST = shared(
     "[",
     json_calls(bare=True),
     r"\[[ \t\r\n]*\{",
-    undecided=r"\[[ \t\r\n]*",
     where=Where.START,
     consume=False,
     as_last=(LAST_LIST,),
@@ -124,23 +123,10 @@ _LINE = r"\r?\n[ \t\r\n]{0,8}"
 _JSON = (*ANY_JSON, LAST_LINE)
 
 
-def _begun(*atoms: str) -> str:
-    """A pattern for every beginning of the sequence of these patterns."""
-    pattern = ""
-    for atom in reversed(atoms[1:]):
-        pattern = f"(?:{atom}{pattern})?"
-    return atoms[0] + pattern
-
-
 # -- ReAct -----------------------------------------------------------------------------------------------------------
 
-_NAME = r"[^\s<>{{}}\[\]\"'`,:]{{{0},128}}"
-_WORD = "Action:"
-_BREAK = (r"\r?", r"\n", r"[ \t\r\n]{0,8}")
-_ACTION = rf"Action:{_WS}(?P<tool>{_NAME.format(1)}){_WS}{_LINE}Action Input:"
 _REACT = Opener(
-    pattern=_ACTION,
-    partial=_begun(*_WORD, _WS, f"(?P<tool>{_NAME.format(1)})", _WS, *_BREAK, *"Action", "[ ]", *"Input"),
+    pattern=rf"Action:{_WS}(?P<tool>[^\s<>{{}}\[\]\"'`,:]{{1,128}}){_WS}{_LINE}Action Input:",
     where=Where.LINE,
     named=True,
     body=read_react,
@@ -167,19 +153,6 @@ REACT = Family(
 # After `Action:`, in a code block, as create_structured_chat_agent asks for it.
 _BLOB = Opener(
     pattern=rf"Action:{_WS}{_LINE}`{{3}}(?:json)?{_WS}{_LINE}(?=\{{[ \t\r\n]{{0,32}}[\"']action)",
-    partial=_begun(
-        *_WORD,
-        _WS,
-        *_BREAK,
-        *"```",
-        "(?:j(?:s(?:on?)?)?)?",
-        _WS,
-        *_BREAK,
-        r"\{",
-        r"[ \t\r\n]{0,32}",
-        "[\"']",
-        *"action",
-    ),
     where=Where.LINE,
     body=lambda c: read_json(c, JsonCallSyntax(bare=True, close=("```",))),
 )
@@ -217,8 +190,6 @@ _PYTHON = PythonicSyntax(brackets=False, bare=True, wrapper="print", prefix=_API
 _CODE_NAME = PYTHON_NAME  # of a function
 _CODE = Opener(
     pattern=rf"(?:print\()?(?:{re.escape(_API)})?(?P<tool>{_CODE_NAME}){_WS}\(",
-    partial=rf"(?:print\()?(?:\d{{1,8}}|{_CODE_NAME}{_WS})?(?P<tool>)",
-    first="0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_",
     where=Where.FENCE,
     consume=False,
     fences=frozenset({"tool_code"}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...json_schema import compact
 from ...parsing.cursor import Cursor, NotACall, Steps, read_thought
-from ...parsing.text.grammar import Where, beginnings
+from ...parsing.text.grammar import Where
 from ..base import Constraint
 from ..family import Family
 from ..markup import Escape, Markup
@@ -46,7 +46,6 @@ _PYTHON_TAG = opener(
     fork(
         (r"[{\[`]", json_calls()),
         (r"\d{0,8}[A-Za-z_][\w.]{0,200}\(", pythonic_calls(brackets=False)),
-        undecided=r"\d{0,8}(?:[A-Za-z_][\w.]{0,200})?",
     ),
 )
 
@@ -89,7 +88,6 @@ _LIST = shared(
     "[",
     Python(),
     r"\[[ \t\r\n]*\d{0,8}[A-Za-z_]",
-    undecided=r"\[[ \t\r\n]*\d{0,8}",
     where=Where.START,
     consume=False,
     as_last=(LAST_PYTHON,),
@@ -128,7 +126,6 @@ _PYTHON_START = opener(
     fork(
         (r"\[?[ \t\r\n]*\{", json_calls(close=("<|python_end|>",))),
         (r"", pythonic_calls(close=("<|python_end|>",))),
-        undecided=r"\[?[ \t\r\n]*",
     ),
 )
 
@@ -190,7 +187,6 @@ _OPENERS = (
             (r"\[?[ \t\r\n]*\{", json_calls(close=_CALLS.closers)),
             (r"\[", _CALLS),
             (r"\d{0,8}[A-Za-z_][\w.]{0,200}\(", pythonic_calls(brackets=False, close=_CALLS.closers)),
-            undecided=r"\[?[ \t\r\n]*|\d{0,8}[A-Za-z_][\w.]{0,200}|\d{1,8}",
         ),
     ),
 )
@@ -318,7 +314,7 @@ def _unlabelled(c: Cursor) -> Steps[None]:
 _GEMMA4_OPENERS = (
     *_gemma4.openers,
     # A slip in the marker, with which the arguments are often JSON in parentheses.
-    shared("<|tool_call|>", _gemma4, "call:", undecided=f"(?:{beginnings('call:')})?"),
+    shared("<|tool_call|>", _gemma4, "call:"),
     _GEMMA4_BARE[0],
     opener("<|channel>thought", lambda c: read_thought(c, _THOUGHT_END)),
     opener("<|channel>", _unlabelled),

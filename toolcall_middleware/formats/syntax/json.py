@@ -25,7 +25,7 @@ from ...parsing.calls.json_calls import JsonCallSyntax, read_json
 from ...parsing.calls.named_calls import NamedSyntax, read_named
 from ...parsing.cursor import Cursor, Steps
 from ...parsing.patterns import TOOL_NAME
-from ...parsing.text.grammar import Opener, beginnings
+from ...parsing.text.grammar import Opener
 from ..prompt.escaping import arguments_json
 from .shape import TAG, CannotWrite, Shape, filled, in_words, opener, shared
 
@@ -121,13 +121,7 @@ class Json(Shape):
             return ()
         if len(tags) < 2:
             return (opener(self.marker + "[" * self._word, self),)
-        return (
-            Opener(
-                pattern=_GAP.join(map(re.escape, tags)),
-                partial=beginnings(*tags[:-1], tags[-1][:-1]),
-                body=self,
-            ),
-        )
+        return (Opener(pattern=_GAP.join(map(re.escape, tags)), body=self),)
 
     def shared(self, follow: str = _BEGINS_JSON) -> Opener:
         """The opener where other families have the marker too: what follows it in this one matches `follow`."""

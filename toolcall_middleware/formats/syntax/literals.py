@@ -282,14 +282,12 @@ def bare_calls(make: Make) -> tuple[Opener, Opener]:
     """
     at_start = Opener(
         pattern=rf"call:(?:{_BARE_NAME}:)?{_BARE_NAME}\{{",
-        partial=rf"c(?:a(?:l(?:l(?::(?:{_BARE_NAME}(?::(?:{_BARE_NAME})?)?)?)?)?)?)?",
         body=make,
         where=Where.START,
         consume=False,
     )
     on_line = Opener(
         pattern=rf"call:(?P<tool>{_BARE_NAME})\{{",
-        partial=rf"c(?:a(?:l(?:l(?::(?P<tool>(?:{_BARE_NAME})?))?)?)?)?",
         body=make,
         where=Where.LINE,
         named=True,

@@ -21,8 +21,8 @@ from ...parsing.calls.literal_calls import PythonicSyntax, read_python
 from ...parsing.calls.named_calls import NamedSyntax, read_named
 from ...parsing.cursor import Branch, Cursor, Make, Steps, read_fork, read_last_line, read_nothing
 from ...parsing.events import CallArgs, CallEnd, CallStart, Text
-from ...parsing.patterns import PYTHON_NAME, Trie
-from ...parsing.text.grammar import Grammar, Opener, Where, beginnings
+from ...parsing.patterns import PYTHON_NAME, begun
+from ...parsing.text.grammar import Grammar, Opener, Where
 from ...parsing.text.scanner import Scanner
 from ...tool_names import meant_by
 from .. import markup
@@ -159,8 +159,6 @@ class SharedOpener(Opener):
     make: Make
     follow: str
     """Pattern of what follows the marker (white space aside) in this family; empty: all that no other family claims."""
-    undecided: str
-    """Pattern of a text that ends too early to decide whether `follow` matches."""
 
 
 def opener(
@@ -182,7 +180,6 @@ def shared(
     follow: str,
     *,
     close: str = "",
-    undecided: str = "",
     where: Where = Where.ANYWHERE,
     consume: bool = True,
     as_last: tuple[Opener, ...] = (),
@@ -200,7 +197,6 @@ def shared(
         consume=consume,
         make=make,
         follow=follow,
-        undecided=undecided,
         as_last=as_last,
     )
 
@@ -227,18 +223,17 @@ def bare_call(*parts: str) -> Opener:
     atoms = [re.escape(part).replace('"', "[\"']") for part in ("{", *parts)]
     return Opener(
         pattern=r"[ \t\r\n]{0,32}".join(atoms),
-        partial=beginnings("{", *parts).replace('"', "[\"']"),
         consume=False,
         body=lambda c: read_json(c, JsonCallSyntax(bare=True)),
         not_behind=('":', "=", "(", "[", ",", ">"),  # a part of other data, or of a session
     )
 
 
-def fork(*branches: tuple[str, Make], undecided: str = "") -> Make:
-    """The reader of the first of `branches` that fits what follows; `undecided`: what may still become one of them."""
+def fork(*branches: tuple[str, Make]) -> Make:
+    """The reader of the first of `branches` that fits what follows."""
     compiled: tuple[Branch, ...] = tuple((re.compile(pattern), make) for pattern, make in branches)
-    waits = re.compile(undecided)
-    return lambda c: read_fork(c, compiled, waits)
+    undecided = re.compile("|".join(begun(pattern) for pattern, _ in branches))
+    return lambda c: read_fork(c, compiled, undecided)
 
 
 # -- calls without a marker --------------------------------------------------------------------------------------------
@@ -250,18 +245,14 @@ _MESSAGE = replace(_BARE, message=True)
 _WRAPPED = JsonCallSyntax(bare=True, wrapper_only=True, message=True)
 
 _WS = r"[ \t\r\n]{0,32}"
-_KEYS = sorted({*_BARE.names, *_BARE.arguments, *_BARE.ids, "type", "function_call"})
-_KEY = "|".join(_KEYS)
-_KEY_BEGUN = "|".join(Trie.of(f'{key}"' for key in _KEYS).beginnings().values())
+_KEY = "|".join(sorted({*_BARE.names, *_BARE.arguments, *_BARE.ids, "type", "function_call"}))
 _OBJECT = rf"\{{{_WS}\"(?:{_KEY})\"[ \t]{{0,32}}:"
-_OBJECT_BEGUN = rf"\{{{_WS}(?:\"(?:(?:{_KEY})\"[ \t]{{0,32}}|{_KEY_BEGUN})?)?"
 
 
-def _last_lines(make: Make, pattern: str, partial: str) -> Opener:
+def _last_lines(make: Make, pattern: str) -> Opener:
     """Calls that follow other text, with nothing else on their lines and nothing after them."""
     return Opener(
         pattern=pattern,
-        partial=partial,
         where=Where.LINE,
         consume=False,
         body=lambda c: read_last_line(c, make, (*markup.gathered().ends, *markup.gathered().closers)),
@@ -276,17 +267,13 @@ def _bare(c: Cursor) -> Steps[None]:
     return read_json(c, _BARE)
 
 
-LAST_LINE = _last_lines(_alone, _OBJECT, _OBJECT_BEGUN)
+LAST_LINE = _last_lines(_alone, _OBJECT)
 """A call in JSON."""
-LAST_LIST = _last_lines(_alone, rf"\[{_WS}{_OBJECT}", rf"\[{_WS}(?:{_OBJECT_BEGUN})?")
+LAST_LIST = _last_lines(_alone, rf"\[{_WS}{_OBJECT}")
 """A list of them."""
-LAST_LINE_LIST = _last_lines(_alone, rf"\[[ \t]{{0,32}}{_OBJECT}", rf"\[[ \t]{{0,32}}(?:{_OBJECT_BEGUN})?")
+LAST_LINE_LIST = _last_lines(_alone, rf"\[[ \t]{{0,32}}{_OBJECT}")
 """A list of them, the first on the bracket's own line: what a program prints over many lines is data."""
-LAST_PYTHON = _last_lines(
-    pythonic_calls(bare=True),
-    rf"\[{_WS}{PYTHON_NAME}[ \t]{{0,32}}\(",
-    rf"\[{_WS}(?:\d{{1,8}}|{PYTHON_NAME}[ \t]{{0,32}})?",
-)
+LAST_PYTHON = _last_lines(pythonic_calls(bare=True), rf"\[{_WS}{PYTHON_NAME}[ \t]{{0,32}}\(")
 """Python's list of calls."""
 
 # A call that is the whole answer, without any marker: what small models write under every prompt.
@@ -304,7 +291,6 @@ def _list_opener(*beginning: tuple[str, ...], fences: Iterable[str] = ()) -> Ope
     """Calls in a list under its key. beginning: the ways in which the object may begin, up to the key's colon."""
     return Opener(
         pattern="|".join(_WS.join(map(re.escape, parts)) for parts in beginning).replace('"', "[\"']"),
-        partial="|".join(beginnings(*parts) for parts in beginning).replace('"', "[\"']"),
         consume=False,
         body=lambda c: read_json(c, _MESSAGE if c.at_start else _WRAPPED),
         fences=frozenset(fences),

@@ -29,7 +29,7 @@ from ...model import ToolCall
 from ...parsing.calls.slot_layout import Layout
 from ...parsing.calls.slots import read_slots
 from ...parsing.cursor import Cursor, Make, NotACall, Steps
-from ...parsing.text.grammar import Opener, Where, beginnings
+from ...parsing.text.grammar import Opener, Where
 from .. import markup
 from .shape import TAG, CannotWrite, Shape, fork, opener, shared
 
@@ -39,7 +39,6 @@ _ARGUMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _STEM = re.compile(r"</?[^\s=>{]*")
 _ENTITY = re.compile("&(?:lt|gt|amp|quot|apos);")
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
-_HALF_TAG = r"(?:<[^<>\s\[\](){}\"'=,`]{0,48})?"
 # `=f`, ` f`, `="f"`, ` name="f"`. The opening quote may be missing where the closing one is there.
 _ASSIGNED = r"(?:=| name[ ]?=|[ ])[ ]?(?P<quote>[\"']?)(?P<{}>[^>\n]{{1,256}}?)(?P=quote)[\"']?[ ]?"
 _QUOTED = r"[ ]?=[ ]?(?P<quote_{0}>[\"'])?(?P<{0}>[^\"'>\n]{{1,256}}?)"
@@ -106,15 +105,13 @@ class Slots(Shape):
     def layout(self, tails: tuple[str, ...] = ()) -> Layout:
         """What the reader needs."""
         p = self.parts
-        slot, slot_heads, slot_begun = p.slot_patterns()
-        call, call_heads, call_begun = p.call_patterns()
+        slot, slot_heads = p.slot_patterns()
+        call, call_heads = p.call_patterns()
         return Layout(
             call=re.compile(call),
             call_heads=call_heads,
-            call_begun=re.compile(call_begun),
             slot=re.compile(slot),
             slot_heads=slot_heads,
-            slot_begun=re.compile(slot_begun),
             joined=re.compile(p.joined),
             key_close=p.key_close,
             value_open=p.value_open,
@@ -260,8 +257,8 @@ class _Parts:
         """Pattern between a name and a first key whose opening tag is missing: white space or a call's tag."""
         return rf"(?:[ \t\r\n]{{1,64}}|{re.escape(self.head)})"
 
-    def call_patterns(self) -> tuple[str, tuple[str, ...], str]:
-        """A call's opening tag, its literal heads, and what can still become one."""
+    def call_patterns(self) -> tuple[str, tuple[str, ...]]:
+        """A call's opening tag and its literal heads."""
         head, d = self.head, self.d
         if head.endswith(">"):
             return self._name_between()
@@ -269,24 +266,19 @@ class _Parts:
             return _in_token(head, self.rest, "name", d.alias)
         if head.endswith('"'):
             stray, (tag, of) = d.stray, _tag_of(head)
-            return (
-                attribute(re.escape(tag), "name", "(?P<empty>/)?", stray=stray, of=of),
-                heads(tag, of),
-                begun(*heads(tag, of), stray=stray),
-            )
+            return attribute(re.escape(tag), "name", "(?P<empty>/)?", stray=stray, of=of), heads(tag, of)
         tag, json = re.escape(head[:-1]), r"(?:>|[=(,]?[ ]?(?=\[?\{))"  # Llama 3 writes JSON there, without the bracket
         spaced = (head, f"{head[:-1]} ")
         if not d.name_in_slot:
-            return f"{tag}{_ASSIGNED.format('name')}{json}", spaced, begun(*spaced)
+            return f"{tag}{_ASSIGNED.format('name')}{json}", spaced
         odd = self.slot_head[:-1]
         whole = (
             rf"(?:{tag}|(?P<odd>{re.escape(odd)})){_ASSIGNED.format('name')}"
             rf"(?(odd)>(?={_WS}(?:{re.escape(odd)}[= ]|{re.escape(self.call_close)}))|{json})"
         )
-        half = rf"(?:{tag}|{re.escape(odd)})[= ][^>\n]{{0,300}}(?:>{_WS}(?:<[/a-z]{{0,10}})?)?"
-        return whole, spaced, f"{beginnings(odd)}|{half}"
+        return whole, spaced
 
-    def _name_between(self) -> tuple[str, tuple[str, ...], str]:
+    def _name_between(self) -> tuple[str, tuple[str, ...]]:
         slot, end = re.escape(self.slot_head), re.escape(self.call_close)
         separators = [re.escape(tag) for tag in TAG.findall(self.rest)]
         if self.d.mark:
@@ -296,14 +288,9 @@ class _Parts:
         more = f"|{re.escape(self.value_close)}" if self.d.bare else ""
         follows = f"(?={slot}{more}|{end}|\\{{)"
         follows = may + follows if self.d.bare else f"(?:{'|'.join([*separators, follows])})"
-        whole = rf"{head}(?P<name>{_NAME}){_WS}{follows}"
-        if self.d.bare:
-            half = rf"{head}{_NAME}(?:{self._joint}(?:{_NAME})?|{_WS}{may}){_HALF_TAG}"
-        else:
-            half = rf"{head}(?:{_NAME}{_WS}{may}{_HALF_TAG})?"
-        return whole, () if self.d.bare else (self.head,), half
+        return rf"{head}(?P<name>{_NAME}){_WS}{follows}", () if self.d.bare else (self.head,)
 
-    def slot_patterns(self) -> tuple[str, tuple[str, ...], str]:
+    def slot_patterns(self) -> tuple[str, tuple[str, ...]]:
         """The same of a slot."""
         head = self.slot_head
         if head.endswith(">"):
@@ -315,29 +302,24 @@ class _Parts:
             plain = tag.removeprefix(prefix)
             both = (*heads(tag, of), *(heads(plain, of) if prefix else ()))
             mark = f"(?:{re.escape(prefix)})?" if prefix else ""
-            return attribute(mark + re.escape(plain), "key", _STRING, of=of), both, begun(*both)
+            return attribute(mark + re.escape(plain), "key", _STRING, of=of), both
         spaced = (head, f"{head[:-1]} ")
-        return f"{re.escape(head[:-1])}{_ASSIGNED.format('key')}{_STRING}{_END}", spaced, begun(*spaced)
+        return f"{re.escape(head[:-1])}{_ASSIGNED.format('key')}{_STRING}{_END}", spaced
 
-    def _key_between(self) -> tuple[str, tuple[str, ...], str]:
+    def _key_between(self) -> tuple[str, tuple[str, ...]]:
         key = f"(?:{re.escape(self.slot_head)}{_WS})" + "{1,4}"
         if not self.value_open:
-            half = rf"{key}[^<]{{0,256}}{_HALF_TAG}"
-            return f"{key}(?P<key>[^<\\n]{{1,256}}){re.escape(self.slot_rest)}", (self.slot_head,), half
+            return f"{key}(?P<key>[^<\\n]{{1,256}}){re.escape(self.slot_rest)}", (self.slot_head,)
         tags = (self.slot_head, self.key_close, self.value_open, self.value_close, self.call_close)
         char = f"(?:[^<]|(?!{'|'.join(map(re.escape, tags))})<)"  # of a key
-        half = f"{key}{char}{{0,256}}{_HALF_TAG}"
         value = re.escape(self.value_open)
         # The key's own closing tag may be that of a value, or missing before the value.
         end = f"(?:{re.escape(self.key_close)}|{re.escape(self.value_close)}|(?={value}))"
         kind = ""
         for part in _OPTIONAL.findall(self.slot_rest):
             kind = "(?:" + re.escape(part).replace(re.escape("{kind}"), r"(?P<kind>\w{1,12})") + f"{_WS})?"
-            kind_open, kind_close = map(re.escape, part.split("{kind}"))
-            whole = f"{key}{char}{{1,256}}?{re.escape(self.key_close)}{_WS}"
-            half += rf"|{whole}(?:{kind_open}\w{{0,12}}(?:{kind_close}{_WS})?)?{_HALF_TAG}"
             kind = f"{_WS}{kind}(?={value})"
-        return f"{key}(?P<key>{char}{{1,256}}?){end}{kind}", (self.slot_head,), half
+        return f"{key}(?P<key>{char}{{1,256}}?){end}{kind}", (self.slot_head,)
 
 
 _TYPES = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
@@ -371,13 +353,7 @@ def attribute(tag: str, group: str, more: str = "", *, stray: str = "", of: str 
     return f"<{tag}[ Ġ]?{of}{_QUOTED.format(group)}{end}"
 
 
-def begun(*heads: str, stray: str = "") -> str:
-    """A pattern of a tag with one of these heads that has not ended."""
-    char = rf"(?:{re.escape(stray)}\n{{0,8}}|[^>\n])" if stray else r"[^>\n]"
-    return f"(?:{'|'.join(map(re.escape, dict.fromkeys(heads)))}){char}{{0,300}}"
-
-
-def _in_token(head: str, rest: str, group: str, alias: str = "") -> tuple[str, tuple[str, ...], str]:
+def _in_token(head: str, rest: str, group: str, alias: str = "") -> tuple[str, tuple[str, ...]]:
     """A hole in an attribute of `<|open|>call tool="…" index="…"<|sep|>`, among other attributes in any order."""
     stem, attribute = head.rsplit(" ", 1)
     stems = (stem, alias) if alias else (stem,)
@@ -386,7 +362,7 @@ def _in_token(head: str, rest: str, group: str, alias: str = "") -> tuple[str, t
     if "{type}" in rest:
         before, kind = r'(?:type="\w{1,12}" )?', r'(?: type="(?P<kind>\w{1,12})")?'
     hole = rf'{before}{re.escape(attribute)}(?P<{group}>[^"\n]{{1,256}})"{kind}[^<>\n]{{0,100}}'
-    return begin + hole + re.escape(TAG.findall(rest)[-1]), tuple(f"{s} " for s in stems), rf"{begin}[^\n]{{0,500}}"
+    return begin + hole + re.escape(TAG.findall(rest)[-1]), tuple(f"{s} " for s in stems)
 
 
 def slot_calls(**parts: Any) -> Make:
@@ -420,7 +396,6 @@ def tool_tag(read: Slots) -> Opener:
     """The tag of an offered tool, first on its line; `read` reads the call."""
     return Opener(
         pattern=rf"<(?P<tool>{NAME})>",
-        partial=rf"<(?P<tool>(?:{NAME})?)",
         where=Where.LINE,
         named=True,
         consume=False,
@@ -467,13 +442,9 @@ def _if_offered(c: Cursor) -> Steps[None]:
 BARE_INVOKE: tuple[Opener, ...] = (
     Opener(
         pattern=rf"{_INVOKE}(?:\"{_INVOKED}{{1,256}}\"|'{_INVOKED}{{1,256}}')",
-        partial=rf"{_INVOKE}[\"']{_INVOKED}{{0,256}}|{beginnings(_INVOKE)}",
         where=Where.LINE,
         consume=False,
         body=_if_offered,
     ),
-    *(
-        shared(f"<{wrapper}>", invoke(wrapper), INVOKE, undecided="<?")
-        for wrapper in ("function_calls", "tool_calls", "tool_call")
-    ),
+    *(shared(f"<{wrapper}>", invoke(wrapper), INVOKE) for wrapper in ("function_calls", "tool_calls", "tool_call")),
 )

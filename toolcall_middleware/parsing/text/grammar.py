@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..cursor import Make
-from ..patterns import Anywhere, Trie, chars_of
+from ..patterns import Anywhere, Trie, begun, chars_of
 from ..patterns import anywhere as matches_anywhere
 
 _ASCII = "".join(map(chr, range(0x80)))
@@ -31,12 +31,8 @@ class Opener:
     body: Make
     """Begins the reader of the text that follows."""
     marker: str = ""
-    """Literal text that opens the calls. Where a literal does not do, `pattern` and `partial` are given instead."""
+    """Literal text that opens the calls. Where a literal does not do, `pattern` is given instead (see `begun`)."""
     pattern: str = ""
-    partial: str = ""
-    """Matches what could still become a match of `pattern`, up to the end of the text."""
-    first: str = ""
-    """The characters that `pattern` may begin with; empty where it begins with a literal."""
     where: Where = Where.ANYWHERE
     consume: bool = True
     """False where the opening is itself part of the call (`{`)."""
@@ -47,7 +43,7 @@ class Opener:
     special: bool = False
     """The marker is a single token, which no thought contains: a thought that is never closed ends there."""
     named: bool = False
-    """The group `tool` of `pattern`, and of `partial` as far as it is there, must be the name of an offered tool."""
+    """The group `tool` of `pattern` must be the name of an offered tool."""
     as_last: tuple[Opener, ...] = ()
     """How the same calls open as the last lines of a thought, where this opener counts only at the start."""
     in_thought: bool = False
@@ -130,19 +126,6 @@ class Compiled:
         return marker.lastgroup or self.groups[marker.group()]
 
 
-def beginnings(*parts: str, gap: str = r"[ \t\r\n]{0,32}") -> str:
-    """A pattern for every beginning of the literals `parts` with white space between them."""
-    atoms: list[str] = []
-    for number, part in enumerate(parts):
-        if number:
-            atoms.append(gap)
-        atoms += map(re.escape, part)
-    pattern = ""
-    for atom in reversed(atoms[1:]):
-        pattern = f"(?:{atom}{pattern})?"
-    return atoms[0] + pattern
-
-
 @functools.lru_cache(maxsize=128)
 def compile_grammar(grammar: Grammar) -> Compiled:
     """The expressions for `grammar`; kept, since formats are few and requests many."""
@@ -187,9 +170,13 @@ def compile_grammar(grammar: Grammar) -> Compiled:
     )
 
 
-def _begins(opener: Opener) -> set[str]:
-    """The characters with which it may begin."""
-    return set(opener.first or opener.pattern.lstrip("\\")[0])
+@functools.lru_cache(maxsize=256)
+def _half(pattern: str) -> tuple[re.Pattern[str], frozenset[str]]:
+    """What could still become a match, up to the end of the text, and the characters with which a match may begin:
+    those of ASCII, and others that the pattern holds.
+    """
+    half, whole = re.compile(rf"{begun(pattern)}\Z"), re.compile(pattern)
+    return half, frozenset(char for char in {*_ASCII, *pattern} if half.match(char) or whole.match(char))
 
 
 def _markers(openers: dict[str, Opener], literals: Iterable[str] = ()) -> Markers:
@@ -200,11 +187,10 @@ def _markers(openers: dict[str, Opener], literals: Iterable[str] = ()) -> Marker
         if opener.marker:
             continue
         pattern = opener.pattern.replace("(?P<tool>", f"(?P<tool_{group}>")
-        begun = (re.compile(rf"(?:{opener.partial})\Z"), opener.named) if opener.partial else None
-        for char in _begins(opener):
+        half, firsts = _half(opener.pattern)
+        for char in firsts:
             whole.setdefault(char, []).append(f"(?P<{group}>{pattern})")
-            if begun is not None:
-                partial.setdefault(char, []).append(begun)
+            partial.setdefault(char, []).append((half, opener.named))
     trie = Trie.of(literals)
     for char, way in trie.ways.items():
         whole.setdefault(char, []).append(re.escape(char) + way.longest())
