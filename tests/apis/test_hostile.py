@@ -21,9 +21,7 @@ from toolcall_middleware.settings import Settings
 
 from .messages.chat import READ, asked, end, more, opening
 from .messages.received import frames
-from .responses import chat
 from .responses.asking import asked as asked_for_a_response
-from .responses.received import check_stream
 
 HERE = Path(__file__).parent
 MESSAGES = [HERE / "data" / f"{name}.json" for name in ("claude_code-02", "claude_code_mcp-02", "ai_sdk_anthropic-02")]
@@ -297,20 +295,6 @@ def test_odd_chunks_end_in_an_answer_or_an_error(odd: Any) -> None:
         assert asked(**thinking).whole(200, {}, given_whole).status in {200, 500, 502}
 
 
-CHUNKS = st.dictionaries(
-    st.sampled_from(["id", "model", "created", "choices", "usage", "error", "object"]), JSON, max_size=4
-)  # fmt: skip
-
-
-@pytest.mark.slow
-@given(st.lists(CHUNKS | JSON | st.just({"choices": [{"index": 0, "delta": {"content": "a"}}]}), max_size=5))
-@settings(max_examples=200, deadline=None)
-def test_any_chunks_end_in_a_sound_stream(chunks: list[Any]) -> None:
-    face, _ = asked_for_a_response(stream=True)
-    left = face.feed(b"".join(map(chat.event, chunks))) + face.finish(cut=False)
-    check_stream(left)
-
-
 @pytest.mark.slow
 def test_a_large_history_costs_what_it_is_long() -> None:
     def seconds(turns: int) -> float:
@@ -359,12 +343,3 @@ def test_a_long_call_in_small_pieces_costs_linear_time() -> None:
     short = min(run(2000) for _ in range(3))
     long = min(run(8000) for _ in range(3))
     assert long < short * 9
-
-
-def test_many_calls_in_turns_cost_linear_time() -> None:
-    face = asked()
-    count = 300
-    face.feed(b"".join(opening(n, f"call_{n}", "Read") + more(n, "{") for n in range(count)))
-    face.feed(b"".join(more(n, '"a":1}') for n in reversed(range(count))))
-    out = face.feed(end("tool_calls")) + face.finish(cut=False)
-    assert frames(out)[-1]["type"] == "message_stop"

@@ -165,14 +165,6 @@ def test_arguments_that_are_cut_are_held_as_text() -> None:
     assert received.message.stop_reason == "max_tokens"
 
 
-def test_omitted_thoughts_of_a_whole_answer_come_back_by_their_signature() -> None:
-    data = whole({"content": "a", "reasoning_content": "hm"})
-    omitted = answered(data, thinking={"type": "adaptive", "display": "omitted"})
-    assert omitted.thinking == ""
-    history = [{"role": "user", "content": "q"}, {"role": "assistant", "content": omitted.content}]
-    assert asked(messages=history).read.chat["messages"][1]["reasoning_content"] == "hm"
-
-
 def test_content_in_parts_is_text() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "x"}, {"type": "text", "text": "b"}]
     assert answered(whole({"content": parts})).text == "ab"

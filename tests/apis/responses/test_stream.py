@@ -122,17 +122,6 @@ def test_a_thought_is_an_item_before_the_text() -> None:
     assert "encrypted_content" not in got.output[0]
 
 
-@pytest.mark.parametrize(
-    ("own", "read", "told"),
-    [("one, ", "two", "one, two"), ("one", "one, two", "one, two"), ("one", "one", "one"), ("one", "", "one")],
-)
-def test_what_a_backend_tells_apart_and_what_stood_in_the_text_are_one_thought(own: str, read: str, told: str) -> None:
-    said: dict[str, Any] = {"reasoning_content": own, "reasoning": read}
-    assert check_stream(streamed(chat.stream([{**said, "content": "a"}]))).thought == told
-    face, _ = asked()
-    assert check_whole(face.whole(200, {}, chat.whole("a", **said)).body).thought == told
-
-
 def test_a_thought_is_carried_where_the_client_asks_for_it() -> None:
     got = answered("thought", include=["reasoning.encrypted_content"])
     again = [{"role": "user", "content": "hi"}, {**got.output[0], "content": None}, got.output[1]]

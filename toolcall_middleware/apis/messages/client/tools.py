@@ -83,11 +83,6 @@ class Toolbox(OfferedTools):
         self._removed.add(name)
         return self.declared[name]
 
-    def load_all(self) -> None:
-        """Offer all deferred tools: only Anthropic's servers could run the search that finds them."""
-        for name in [*self.waiting]:
-            self.load(name)
-
     def is_offered(self, name: str) -> bool:
         """Whether the model may call it after the conversation as it is so far."""
         return name in self.declared and name not in self.waiting and name not in self._removed
@@ -118,8 +113,9 @@ def read_tools(request: Reader, *, native: bool = False) -> Toolbox:
         serve(_name_of(entry, kind), entry.path)
     for server in request.items("mcp_servers"):
         box.serve(_name_of(server, server.path), server.path)
-    if searches:
-        box.load_all()
+    if searches:  # only Anthropic's servers could run the search that finds the deferred tools
+        for name in [*box.waiting]:
+            box.load(name)
     if box.dropped:
         _log.warning("messages: tools that nobody here can run are left out: %s", ", ".join(box.dropped))
     return box

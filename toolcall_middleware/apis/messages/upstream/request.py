@@ -6,6 +6,7 @@ all calls of a turn come first in the next user turn; ids are unique and made of
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 from collections.abc import Mapping
@@ -48,56 +49,38 @@ def convert(messages: Any) -> Conversation:
     found = read_turns(messages)
     ids = iter(unique((call.id for turn in found for call in turn.calls), CLAUDE))
     system: list[Block] = []
-    turns = _Turns()
+    said: list[tuple[str, list[Block]]] = []
     for turn in found:
         match turn.role:
             case "user":
-                turns.add("user", _content(turn))
+                said.append(("user", _content(turn)))
             case "assistant":
                 sent = [_checked(call, next(ids)) for call in turn.calls]
-                turns.add("assistant", _assistant(turn, sent))
-                turns.add("user", [_result(call, own) for call, own in zip(turn.calls, sent, strict=True)])
+                said.append(("assistant", _assistant(turn, sent)))
+                said.append(("user", [_result(call, own) for call, own in zip(turn.calls, sent, strict=True)]))
             case _:
                 system += _content(turn, only_text=True)
-    if not turns.done:
+    if not any(blocks for _, blocks in said):
         # The API refuses a request that holds only an instruction.
-        turns.add("user", system)
-        system = []
-    if not turns.done:
+        said, system = [("user", system)], []
+    # Neighbours of one role are one turn.
+    turns = [
+        (role, [block for _, blocks in group for block in blocks])
+        for role, group in itertools.groupby((one for one in said if one[1]), lambda one: one[0])
+    ]
+    if not turns:
         raise refusal("messages", "The messages hold no text and no calls.")
+    role, last = turns[-1]
+    if role == "assistant" and last[-1]["type"] == "text":
+        # The model is to go on from there, and the API refuses a beginning that ends in white space.
+        last[-1] = {**last[-1], "text": last[-1]["text"].rstrip()}
+    # Results that come last belong to the calls of the turn before them.
+    waiting = len(turns) > 1 and any(block["type"] == "tool_result" for block in last)
+    thought = not waiting or "thinking" in turns[-2][1][0]["type"]
+    if turns[0][0] != "user":
+        turns.insert(0, ("user", [{"type": "text", "text": _BEGIN}]))
     used = list(dict.fromkeys(call.name for turn in found for call in turn.calls))
-    return Conversation(system, turns.finish(), used, turns.thought)
-
-
-class _Turns:
-    """The turns so far; neighbours of one role are one turn."""
-
-    def __init__(self) -> None:
-        self.done: list[tuple[str, list[Block]]] = []
-
-    def add(self, role: str, blocks: list[Block]) -> None:
-        if not blocks:
-            return
-        if self.done and self.done[-1][0] == role:
-            self.done[-1][1].extend(blocks)
-        else:
-            self.done.append((role, blocks))
-
-    @property
-    def thought(self) -> bool:
-        """Whether a turn that calls, and whose results come last, begins with its thinking."""
-        last = [blocks for role, blocks in self.done if role == "assistant"][-1:]
-        waiting = bool(self.done) and any(block["type"] == "tool_result" for block in self.done[-1][1])
-        return not waiting or not last or "thinking" in last[0][0]["type"]
-
-    def finish(self) -> list[dict[str, Any]]:
-        role, blocks = self.done[-1]
-        if role == "assistant" and blocks[-1]["type"] == "text":
-            # The model is to go on from there, and the API refuses a beginning that ends in white space.
-            blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"].rstrip()}
-        if self.done[0][0] != "user":
-            self.done.insert(0, ("user", [{"type": "text", "text": _BEGIN}]))
-        return [{"role": role, "content": _shortest(blocks)} for role, blocks in self.done]
+    return Conversation(system, [{"role": role, "content": _shortest(blocks)} for role, blocks in turns], used, thought)
 
 
 def _shortest(blocks: list[Block]) -> str | list[Block]:
