@@ -15,7 +15,7 @@ import gc
 import re
 import threading
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
@@ -44,9 +44,9 @@ _Given = TypeVarTuple("_Given")
 
 
 class Held:
-    """Bytes that a reader was fed and nothing has come of: its next piece, however small, may have it read them all.
+    """Input buffered inside a reader: its next piece, however small, may have it read all of it.
 
-    What comes of a piece makes room for `_WORTH` times as much: a comment that keeps a connection alive is no answer
+    Output for a piece makes room for `_WORTH` times as much: a comment that keeps a connection alive is no answer
     to what is held, and an answer that says less than the upstream did (no logprobs, say) is.
     """
 
@@ -67,7 +67,7 @@ class Held:
 
 
 class _FullCollections:
-    """Python's full garbage collections, which wait while huge work is done.
+    """Python's full garbage collections. As a context: they wait while huge work is done.
 
     One goes through all objects that there are, in one step, and hundreds of thousands of messages bring about one
     after the other, up to a second each. The collections of young objects go on. (Python 3.14 collects in small steps.)
@@ -78,59 +78,43 @@ class _FullCollections:
         self._waiting = 0
         self._thresholds = gc.get_threshold()
 
-    def wait(self) -> None:
+    def __enter__(self) -> None:
         with self._lock:
             self._waiting += 1
             if self._waiting == 1:
                 self._thresholds = gc.get_threshold()
                 gc.set_threshold(*self._thresholds[:2], _NEVER)
 
-    def go_on(self) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._waiting -= 1
             if not self._waiting:
                 gc.set_threshold(*self._thresholds)
 
 
-_full_collections = _FullCollections()
+_no_full_collections = _FullCollections()
 
 
-class WhileHuge:
-    """As a context: while a request of `size` bytes is answered. Where that is huge, full collections wait.
+@contextlib.contextmanager
+def while_huge(size: int) -> Iterator[None]:
+    """While a request of `size` bytes is answered: where that is huge, full collections wait.
 
     What was read of it stays until its answer's end, and one collection would go through all of that. Not longer than
     a minute: a stream may take hours.
     """
-
-    def __init__(self, size: int) -> None:
-        self._waits = size > _HUGE
-        self._end: asyncio.TimerHandle | None = None
-
-    def __enter__(self) -> None:
-        if self._waits:
-            self._end = asyncio.get_running_loop().call_later(_LONGEST, self._go_on)
-            _full_collections.wait()
-
-    def __exit__(self, *_: object) -> None:
-        if self._end is not None:
-            self._end.cancel()
-        self._go_on()
-
-    def _go_on(self) -> None:
-        if self._waits:
-            self._waits = False
-            _full_collections.go_on()
+    with contextlib.ExitStack() as waiting:
+        if size > _HUGE:
+            waiting.callback(asyncio.get_running_loop().call_later(_LONGEST, waiting.close).cancel)
+            waiting.enter_context(_no_full_collections)
+        yield
 
 
 def _without_full_collections(work: Callable[[], _Result]) -> _Result:
-    _full_collections.wait()
-    try:
+    with _no_full_collections:
         return work()
-    finally:
-        _full_collections.go_on()
 
 
-def behind(size: int, work: Callable[[], object]) -> None:
+def do_later(size: int, work: Callable[[], object]) -> None:
     """Do `work` later in a thread, where `size` is huge. It is not waited for, and raises nothing."""
     if size > _HUGE:
         _huge.submit(work)
@@ -250,12 +234,10 @@ class Given:
         self._receive = receive
 
     async def __call__(self) -> Message:
-        return self.at_hand() or await self._receive()
-
-    def at_hand(self) -> Message | None:
-        """The next message that need not be waited for."""
         body, self._body = self._body, None
-        return None if body is None else {"type": "http.request", "body": body, "more_body": False}
+        if body is None:
+            return await self._receive()
+        return {"type": "http.request", "body": body, "more_body": False}
 
 
 # Bytes a second. Any line is quicker; a pause at its begin or in its middle is what the timeout is for.
@@ -277,8 +259,6 @@ class Upload:
 
     async def next_piece(self, receive: Receive) -> Message:
         """The client's next message. Raises ToolCallError where it does not come in time."""
-        if isinstance(receive, Given) and (message := receive.at_hand()) is not None:
-            return message
         if self._timeout is None:
             return await receive()
         time = asyncio.get_running_loop().time

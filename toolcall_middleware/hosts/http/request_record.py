@@ -61,6 +61,8 @@ class Record:
     """It is counted for the tenant's `request_limit`: another upstream does not count it again."""
     others: bool = False
     """Another upstream can be asked instead of the one at hand."""
+    refused: bool = False
+    """The middleware refused it before it asked the upstream at hand: that is no refusal of the upstream's."""
     unreached: bool = False
     """The upstream at hand could not be reached: nothing of the request has left for it."""
     silent: bool = False

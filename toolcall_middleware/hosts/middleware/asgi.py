@@ -29,7 +29,7 @@ from ...usage.meter import completes_whole_answers, prompt_meter
 from ...version import __version__
 from ...wire import openai
 from ..http.answer import MeasuredAnswer
-from ..http.bodies import Given, WhileHuge, behind, cleared, collect, offloaded
+from ..http.bodies import Given, cleared, collect, do_later, offloaded, while_huge
 from ..http.cors import ReadableAnswer, admits_origin
 from ..http.errors import log_refusal
 from ..http.head import header_of, logins, scope_for_body, values_of, without
@@ -70,10 +70,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("toolcall_middleware")
 _LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
 _CODINGS = b"accept-encoding"
-
-REFUSED = "toolcall.refused"
-"""Where a scope holds the code of a request that the middleware refused before it asked the app: who chooses among
-apps must not take that for the app's own refusal."""
 
 
 class ToolCallMiddleware:
@@ -213,14 +209,12 @@ class ToolCallMiddleware:
             models = ModelsAnswer(scope, send)
             await self.app(models.scope, receive, models.send)
             return
-        with lines_of(record_of(scope)):
-            await self._observed(partial(self._answer, endpoint), scope, receive, send)
-
-    async def _observed(self, answer: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._observers and record_of(scope).report is None:
-            await watched(answer, self._observers, scope, receive, send)
-        else:
-            await answer(scope, receive, send)
+        record = record_of(scope)
+        with lines_of(record):
+            if self._observers and record.report is None:
+                await watched(partial(self._answer, endpoint), self._observers, scope, receive, send)
+            else:
+                await self._answer(endpoint, scope, receive, send)
 
     async def _answer(self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send) -> None:
         """One request that is read here."""
@@ -249,7 +243,7 @@ class ToolCallMiddleware:
         if endpoint is Endpoint.MAYBE_RESPONSES and not await offloaded(len(body), means_responses, body):
             await self._other(untouched[1], Given(untouched[0], receive), send)
             return
-        with WhileHuge(len(body)):
+        with while_huge(len(body)):
             if face is None or answer is None:
                 await self._chat(caller, body, scope, untouched)
             else:
@@ -370,7 +364,7 @@ class ToolCallMiddleware:
                 if budget is not None:
                     await budget.settle()
             finally:
-                behind(len(body), exchange.let_go)
+                do_later(len(body), exchange.let_go)
 
 
 def exchange_for(
@@ -438,7 +432,7 @@ class _Caller:
 
     async def refuse(self, error: ToolCallError) -> None:
         """Answer with an error before the app is asked."""
-        self.scope[REFUSED] = str(error.code)
+        record_of(self.scope).refused = True
         await refuse(self.app, self.scope, self.send, error)
 
 

@@ -8,9 +8,10 @@ Also the usage of whole answers to requests without tools, which pass unchanged 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import replace
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,7 +23,7 @@ from ...usage.meter import UsageMeter, meter_for
 from ...usage.tap import may_lack_numbers, with_numbers, without_numbers
 from ...usage.upstream_tokenizer import Question
 from ...wire import openai
-from ..http.answer import Answer, Collected, Reads
+from ..http.answer import Answer, Collected, Reads, TooLongError
 from ..http.bodies import Given, offloaded
 from ..http.head import normal_path, scope_for_body, without
 from ..http.request_record import RECORD, record_of
@@ -38,25 +39,40 @@ _MAX_ANSWER = 16 << 20
 _MAX_WHOLE = 8 << 20
 _log = logging.getLogger("toolcall_middleware")
 
+_Told = TypeVar("_Told")
+_Found = TypeVar("_Found")
+
 
 async def wait_for(meter: UsageMeter, app: ASGIApp, scope: Scope, paths: tuple[str, ...]) -> None:
     """Count what the meter has to count. scope: of the client's request; paths: the suffixes that are intercepted."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _COUNT_SECONDS
+
+    async def counted(question: Question) -> bytes | None:
+        asked = scope_of(scope, paths, question)
+        for _ in range(_ATTEMPTS):
+            status, body = await ask(app, asked, question.body, end - loop.time())
+            if status not in _PASSING:
+                return body if status == 200 else None
+        return None
+
     questions = meter.questions()
     if questions is not None:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + _COUNT_SECONDS
-        with contextlib.suppress(StopIteration):
-            question = next(questions)
-            while True:
-                asked = scope_of(scope, paths, question)
-                answer = None
-                for _ in range(_ATTEMPTS):
-                    status, body = await ask(app, asked, question.body, end - loop.time())
-                    answer = body if status == 200 else None
-                    if answer is not None or status not in _PASSING:
-                        break
-                question = questions.send(answer)
+        await _converse(questions, counted)
     await asyncio.to_thread(meter.count)
+
+
+async def _converse(
+    questions: Generator[Question, _Told | None, _Found], answer: Callable[[Question], Awaitable[_Told | None]]
+) -> _Found:
+    """Answer each of `questions`, and return what they find."""
+    try:
+        question = next(questions)
+        while True:
+            question = questions.send(await answer(question))
+    except StopIteration as over:
+        found: _Found = over.value
+        return found
 
 
 async def ask(app: ASGIApp, scope: Scope, body: bytes, seconds: float) -> tuple[int, bytes | None]:
@@ -65,6 +81,8 @@ async def ask(app: ASGIApp, scope: Scope, body: bytes, seconds: float) -> tuple[
     try:
         async with asyncio.timeout(seconds):
             await app(scope, Given(body, answer.gone), answer.send)
+    except TooLongError:
+        pass
     except TimeoutError:
         return 0, None
     except Exception:  # noqa: BLE001 - whatever a route of the backend's does, the client's answer is not to suffer
@@ -118,20 +136,14 @@ class ToolProofs:
 
 
 async def _answered(proof: PendingProof, app: ASGIApp, scope: Scope, paths: tuple[str, ...]) -> Evidence:
-    questions = proof.questions()
     loop = asyncio.get_running_loop()
     end = loop.time() + (_PROOF_SECONDS if proof.support or proof.window else _COUNT_SECONDS)
-    told: Told | None = None
-    try:
-        question = next(questions)
-        while True:
-            asked = scope_of(scope, paths, question)
-            status, body = await ask(app, asked, question.body, end - loop.time())
-            told = None if body is None else Told(status, body)
-            question = questions.send(told)
-    except StopIteration as over:
-        evidence: Evidence = over.value
-        return evidence
+
+    async def told(question: Question) -> Told | None:
+        status, body = await ask(app, scope_of(scope, paths, question), question.body, end - loop.time())
+        return None if body is None else Told(status, body)
+
+    return await _converse(proof.questions(), told)
 
 
 class WholeUsage(Answer):

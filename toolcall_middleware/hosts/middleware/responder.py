@@ -95,9 +95,8 @@ class Responder:
         self._start: Message | None = None
         self._inflate: Inflate | None = None
         self._held = Held()
-        self._over = False  # nothing more of the app's answer is read
+        self._over = asyncio.get_running_loop().create_future()  # done once nothing more of the app's answer is read
         self._cut = False  # nothing more is read, and the app may not know it
-        self._stop = asyncio.get_running_loop().create_future()  # nothing more is to be received
         try:
             app = self._app
             if ask.prompt is not None:
@@ -106,7 +105,7 @@ class Responder:
                 app, self._body = await written(app, ask.body, ask.prompt)
             await app(request_scope(self._scope, len(self._body or b"")), self._receive, self._send)
         except Exception as error:
-            if self._over and _only_ours(error):
+            if self._over.done() and _only_ours(error):
                 return
             if isinstance(error, ToolCallError):
                 # The app has an error for the client: the proxy raises it when its upstream breaks off.
@@ -122,7 +121,7 @@ class Responder:
             with contextlib.suppress(OSError):
                 await self._execute(self._exchange.receive(BrokenOff(raised=True)))
             raise
-        if self._start is not None and not self._over and not self._gone:
+        if self._start is not None and not self._over.done() and not self._gone:
             await self._execute(await offloaded(self._held.size, self._exchange.receive, BrokenOff()))
 
     async def _goes_on(self) -> bool:
@@ -142,11 +141,11 @@ class Responder:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
         # Several tasks of the app may wait here; what one of them gets, the others wait on for more.
-        while not self._gone and not self._stop.done():
+        while not self._gone and not self._over.done():
             if self._receiving is None:
                 self._receiving = asyncio.ensure_future(self._client_receive())
             receiving = self._receiving
-            await asyncio.wait([receiving, self._stop], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([receiving, self._over], return_when=asyncio.FIRST_COMPLETED)
             if receiving.done() and self._receiving is receiving:
                 self._receiving = None
                 message = receiving.result()
@@ -169,7 +168,7 @@ class Responder:
 
     async def _send(self, message: Message) -> None:
         kind = message["type"]
-        if self._over:
+        if self._over.done():
             if self._cut:
                 raise GenerationEndedError("the answer is complete: the middleware ended its generation")
             if kind in {"http.response.start", "http.response.body"}:
@@ -218,17 +217,17 @@ class Responder:
                 case Send(data, last):
                     await self._client_send({"type": "http.response.body", "body": data, "more_body": not last})
                 case Start(headers, status):
-                    start = self._begun_by_app
+                    start = self._start
+                    assert start is not None  # noqa: S101 - the app has started its response
                     try:
                         head = start if headers is None else response_head(start, headers, status=status)
                         await self._client_send(head)
                     except BaseException:
-                        self._over = True  # without its head nothing of the answer may be sent
+                        self._end()  # without its head nothing of the answer may be sent
                         raise
                 case StopUpstream(early):
-                    self._over = True
                     self._cut = self._cut or early
-                    self._release()
+                    self._end()
                 case Ask():
                     self._next = action
                 case Count(pending):
@@ -244,18 +243,13 @@ class Responder:
                 case _:
                     raise AssertionError(action)
 
-    def _release(self) -> None:
-        """What waits to receive gets a disconnect, as from a server after the end of a response.
+    def _end(self) -> None:
+        """Read nothing more of the app's answer. What waits to receive gets a disconnect, as after a response's end.
 
         Some frameworks wait for it before they return (Litestar does), and another attempt may have to follow.
         """
-        if not self._stop.done():
-            self._stop.set_result(None)
-
-    @property
-    def _begun_by_app(self) -> Message:
-        assert self._start is not None  # noqa: S101 - the app has started its response
-        return self._start
+        if not self._over.done():
+            self._over.set_result(None)
 
 
 def _size(action: Action, data: bytes) -> int:

@@ -18,7 +18,6 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Iterable
 from importlib import metadata
 
 from starlette.types import Receive, Scope, Send
@@ -30,6 +29,8 @@ from ...request.parse import ChatRequest, read_request
 from ...settings import Settings
 from ...upstream.backend_memory import BackendMemory
 from ...usage.tokenizers.vocabularies import load
+from ...wire import openai
+from ...wire.sse import DONE
 
 _SOUND_STARLETTE = (1, 0, 1)
 """CVE-2026-48710 is repaired since: https://github.com/Kludex/starlette/security/advisories/GHSA-86qp-5c8j-p5mr"""
@@ -121,30 +122,21 @@ def _settle() -> None:
 
 
 def _load(settings: Settings) -> None:
-    settings = settings.replace(allowlist_mode="off")  # nobody has asked for our tool: nothing is to be warned of
-    log = logging.getLogger("toolcall_middleware")
-    unheard = _Unheard()
-    log.addFilter(unheard)
+    settings = settings.replace(allowlist_mode="off")  # no client asked for our tool: it needs no warning
+    own = threading.get_ident()
+
+    def of_others(record: logging.LogRecord) -> bool:
+        return record.thread != own
+
+    _log.addFilter(of_others)  # no model has called a tool: what this thread would log is not so
     try:
         _answer(settings)
     finally:
-        log.removeFilter(unheard)
+        _log.removeFilter(of_others)
     with contextlib.suppress(ToolCallError):  # settings may refuse it: what they need is loaded by then
         chat = read_request(_REQUEST, settings)
         if settings.validate_arguments != "off" and isinstance(chat, ChatRequest):
             checker_for(chat.tools_raw, chat.tools).faults("warm_up", "{}")
-
-
-class _Unheard(logging.Filter):
-    """Nobody has called a tool: what this thread would log of it is not so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._thread = threading.get_ident()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is another thread's."""
-        return record.thread != self._thread
 
 
 def _answer(settings: Settings) -> None:
@@ -157,18 +149,9 @@ def _answer(settings: Settings) -> None:
         with contextlib.suppress(ToolCallError):  # a template may refuse this conversation, and is ready by then
             ask.prompt.write()
     exchange.receive(Head(200, [(b"content-type", b"text/event-stream")]))
-    for part in _events():
-        exchange.receive(Body(part, last=False))
-    exchange.receive(Body(b"", last=True))
-
-
-def _events() -> Iterable[bytes]:
-    for at in range(0, len(_TEXT), 8):
-        yield _event({"content": _TEXT[at : at + 8]}, None)
-    yield _event({}, "stop") + b"data: [DONE]\n\n"
-
-
-def _event(delta: dict[str, str], reason: str | None) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": reason}
-    chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
-    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+    pieces = [({"content": _TEXT[at : at + 8]}, None) for at in range(0, len(_TEXT), 8)]
+    for delta, reason in (*pieces, ({}, "stop")):
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+        exchange.receive(Body(openai.event(openai.encode(chunk)), last=False))
+    exchange.receive(Body(DONE, last=True))

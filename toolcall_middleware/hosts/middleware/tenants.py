@@ -76,7 +76,7 @@ class Tenancy:
 
     @property
     def limits_rates(self) -> bool:
-        """Whether anybody's rate is limited."""
+        """Whether the rate of any tenant is limited."""
         return _limits_rates(self._tenants)
 
     async def find(self, scope: Scope) -> Tenant:

@@ -10,14 +10,12 @@ from typing import Any
 import msgspec
 from starlette.types import Scope, Send
 
-from ...errors import ToolCallError
 from ...lru_cache import LRUCache
 from ...wire.openai import read_value
-from ..http.answer import Collected, TooLongError
-from ..http.bodies import Given
 from ..http.errors import send_json
 from ..http.head import KEYS, without_keys
 from ..http.request_record import RECORD, Record
+from ..middleware.backend_questions import ask
 from ..middleware.tenants import TENANT_KEY
 from .upstream.model_names import Rename
 from .upstream.upstream import Upstream
@@ -75,8 +73,7 @@ class Listing:
         kept = self._kept.get(key)
         if kept is not None:
             return kept[0]
-        answer = await ask_for_models(upstream, {**scope, "client": None}, told)
-        listed = _listed(answer)
+        listed = _listed(*await ask_for_models(upstream, {**scope, "client": None}, told))
         self._kept.put(key, (listed,), seconds=_FAILED if listed is None else _FRESH)
         return listed
 
@@ -89,11 +86,11 @@ def _told(headers: Iterable[Pair], *, keyed: bool) -> Iterator[Pair]:
             yield name, value
 
 
-def _listed(answer: Collected) -> list[dict[str, Any]] | None:
+def _listed(status: int, body: bytes | None) -> list[dict[str, Any]] | None:
     """The entries of an upstream's list; None if its answer is not a list."""
-    value = read_value(answer.body or b"")
+    value = read_value(body or b"")
     listed = value.get("data") if isinstance(value, dict) else None
-    if answer.status != 200 or not isinstance(listed, list):
+    if status != 200 or not isinstance(listed, list):
         return None
     return [entry for entry in listed if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
 
@@ -122,12 +119,8 @@ def _entry(name: str, owner: str, known: dict[str, Any]) -> dict[str, Any]:
     return {"object": "model", "created": 0, "owned_by": owner, **known} | {"id": name}
 
 
-_MAX_BYTES = 8 << 20
-
-
-async def ask_for_models(upstream: Upstream, scope: Scope, headers: Iterable[Pair]) -> Collected:
-    """The upstream's answer to `GET /v1/models`; without a status where it has none in time, without a body where that
-    has more than 8 MiB.
+async def ask_for_models(upstream: Upstream, scope: Scope, headers: Iterable[Pair]) -> tuple[int, bytes | None]:
+    """(status, body) of the upstream's answer to `GET /v1/models`. See `ask`.
 
     scope: of the client's request. headers: sent in place of its own, beside its `Via`.
     """
@@ -143,15 +136,7 @@ async def ask_for_models(upstream: Upstream, scope: Scope, headers: Iterable[Pai
         RECORD: Record(others=True),
         TENANT_KEY: None,
     }
-    answer = Collected(_MAX_BYTES)
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            await upstream(own, Given(b"", answer.gone), answer.send)
-    except TooLongError:
-        pass
-    except (TimeoutError, ToolCallError):
-        answer.status = 0
-    return answer
+    return await ask(upstream, own, b"", _PATIENCE)
 
 
 _READY_FRESH = 5.0  # seconds for which the answer to `/readyz` holds
@@ -196,5 +181,5 @@ class Readiness:
 
 async def _answers(upstream: Upstream, scope: Scope) -> bool:
     # None of the client's headers are sent: a client without a key may ask this.
-    answer = await ask_for_models(upstream, scope, [(b"host", b"localhost")])
-    return 0 < answer.status < 500
+    status, _ = await ask_for_models(upstream, scope, [(b"host", b"localhost")])
+    return 0 < status < 500

@@ -23,8 +23,7 @@ from ..http.answer import PassingAnswer
 from ..http.bodies import Given, cleared, collect, offloaded
 from ..http.errors import refuse_websocket, send_json
 from ..http.head import scope_for_body, wants_websocket, without_keys
-from ..http.request_record import record_of
-from ..middleware.asgi import REFUSED
+from ..http.request_record import Record, record_of
 from ..middleware.faces import ModelsAnswer, refuse, shows_version
 from .model_list import Listing, with_aliases
 from .upstream.forwarder import BUSY, lifespan, retry_after
@@ -223,7 +222,7 @@ class Router:
         named: our name of the model, which is another one than the client's where it has an alias.
         """
         record = record_of(scope)
-        record.unreached = record.silent = False
+        record.unreached = record.silent = record.refused = False
         record.error = None  # of the upstream before
         model = asking.model or ""
         own = upstream.config.model_for(named)
@@ -236,7 +235,7 @@ class Router:
                 return True
             send = AliasedAnswer(send, model, self._settings.max_response_bytes).send
         asked = scope_for_body(scope, len(body), identity=aliased)
-        answer = _Judged(send, upstream, asked)
+        answer = _Judged(send, upstream, record)
         with contextlib.suppress(_PassedOverError):
             await upstream(asked, Given(body, receive), answer.send)
         return not answer.passed_over
@@ -245,17 +244,17 @@ class Router:
 class _Judged(PassingAnswer):
     """One upstream's answer. `passed_over`: it is not for the client, and another upstream is asked."""
 
-    __slots__ = ("_asked", "_upstream", "passed_over")
+    __slots__ = ("_record", "_upstream", "passed_over")
 
-    def __init__(self, send: Send, upstream: Upstream, asked: Scope) -> None:
+    def __init__(self, send: Send, upstream: Upstream, record: Record) -> None:
         super().__init__(send)
         self._upstream = upstream
-        self._asked = asked
+        self._record = record
         self.passed_over = False
 
     def started(self, start: Message) -> Message:
-        record, upstream = record_of(self._asked), self._upstream
-        if REFUSED in self._asked:
+        record, upstream = self._record, self._upstream
+        if record.refused:
             return start  # our own refusals (a tenant's rate) are none of the upstream's
         if record.silent:
             upstream.was_silent()

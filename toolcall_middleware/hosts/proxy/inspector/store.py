@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....observe.content import answers_of
-from ....observe.report import MAX_HELD, Recorder, Report, Room
+from ....observe.report import MAX_HELD, Report, Room, Row
 from ....observe.traces import Trace, summary_of
 from ....wire.openai import encode
 from .titles import Asked, asked, title
@@ -21,12 +21,12 @@ _PIECES = frozenset({"backend", "client", "face"})
 
 @dataclass(slots=True)
 class Entry:
-    """One exchange: a trace that is over, or a report whose request runs."""
+    """One exchange: a trace that is over, or a report whose request runs. rows: all that was said so far."""
 
     number: int
+    rows: list[Row]
     trace: Trace | None = None
     report: Report | None = None
-    recorder: Recorder | None = None
     size: int = 0
     _asked: Asked | None = None
     _title: str | None = None
@@ -63,20 +63,13 @@ class Entry:
         return all(word in text for word in words)
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
-        """All that was said so far."""
-        if self.trace is not None:
-            return self.trace.rows
-        return [] if self.recorder is None else self.recorder.rows
-
-    @property
     def version(self) -> str:
         """Changes when there is more to show."""
         return f"{len(self.rows)}{'+' if self.report is not None else ''}"
 
 
 class Store(Room):
-    """An observer that keeps exchanges. `changed` is set at each change, for who waits in the event loop.
+    """An observer that keeps exchanges. `changed` is set at each change, for those that wait in the event loop.
 
     An exchange that runs counts as it grows. Those that have ended make room for it, the oldest first.
     """
@@ -95,7 +88,7 @@ class Store(Room):
 
     def add(self, trace: Trace) -> Entry:
         """An exchange that is over."""
-        entry = self._new()
+        entry = self._new(trace.rows)
         entry.trace = trace
         entry.size = sum(len(row.get("data", "")) + 96 for row in trace.rows)
         self.take(entry.size)
@@ -105,19 +98,18 @@ class Store(Room):
 
     def begin(self, report: Report, headers: Mapping[str, str]) -> None:  # noqa: ARG002 - as an observer
         """One begins."""
-        entry = self._new()
-        entry.report, entry.recorder = report, report.record(_MAX_EACH, self)
+        entry = self._new(report.record(_MAX_EACH, self).rows)
+        entry.report = report
         self._running[id(report)] = entry
         self._changed()
 
     def end(self, report: Report) -> None:
         """It has ended."""
         entry = self._running.pop(id(report), None)
-        if entry is None or entry.recorder is None:
+        if entry is None or report.recorder is None:
             return
-        entry.size = entry.recorder.held
-        entry.trace, entry.report = Trace(summary_of(report), entry.recorder.rows), None
-        entry.recorder = None
+        entry.size = report.recorder.held
+        entry.trace, entry.report = Trace(summary_of(report), entry.rows), None
         if entry.number not in self.entries:
             self.take(-entry.size)
         self._changed()
@@ -127,8 +119,8 @@ class Store(Room):
         self._make_room(size)
         return super().fits(size)
 
-    def _new(self) -> Entry:
-        entry = self.entries[self._next] = Entry(self._next)
+    def _new(self, rows: list[Row]) -> Entry:
+        entry = self.entries[self._next] = Entry(self._next, rows)
         self._next += 1
         while len(self.entries) > self._max_exchanges:
             self._drop(next(iter(self.entries.values())))

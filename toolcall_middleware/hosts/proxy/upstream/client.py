@@ -113,7 +113,17 @@ class HttpxClient:
 
     async def ask(self, question: Question) -> Reply:
         """See Client."""
-        trace = _Trace(question.progress)
+        progress, opened = question.progress, False
+
+        async def trace(event: str, _info: object) -> None:
+            nonlocal opened
+            if event.startswith("connection.connect"):
+                opened = True
+            elif ".send_request_headers" in event and not opened:
+                progress.reused = True
+            elif event.endswith(".send_request_body.complete"):
+                progress.sent = True
+
         extensions = {"timeout": dict(question.seconds), "trace": trace}
         request = httpx.Request(
             question.method,
@@ -168,22 +178,6 @@ def _has_more(response: httpx.Response) -> bool:
     for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state"):
         found = getattr(found, name, None)
     return bool(getattr(found, "trailing_data", (b"",))[0])
-
-
-class _Trace:
-    """httpcore's extension `trace`, written to a request's progress."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._opened = False
-
-    async def __call__(self, event: str, _info: object) -> None:
-        if event.startswith("connection.connect"):
-            self._opened = True
-        elif ".send_request_headers" in event and not self._opened:
-            self._progress.reused = True
-        elif event.endswith(".send_request_body.complete"):
-            self._progress.sent = True
 
 
 class _Target(httpx.URL):

@@ -71,7 +71,7 @@ _BODILESS = frozenset({204, 304})
 _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 # 529 is Anthropic's word for overloaded.
 BUSY = frozenset({429, 503, 529})
-# Seconds. Who says to come back later than this is not waited for: the client does that.
+# Seconds. A longer `retry-after` is left to the client.
 LONGEST_WAIT = 5.0
 _FIRST_WAIT = 0.2
 _NUMBER = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{1,9})?")

@@ -212,7 +212,6 @@ class Connection(asyncio.BufferedProtocol):
         self.lost = False
         self.sent = False
         self.streamed = False
-        self.idle_since = 0.0
 
     # -- what asyncio calls ------------------------------------------------------------------------------------------
 
@@ -345,9 +344,9 @@ class Connection(asyncio.BufferedProtocol):
         return data
 
     def end(self) -> bool:
-        """The answer has been read, or is not wanted any more. Whether another request may follow; if not, it closes.
+        """The answer has been read, or is not wanted any more. Returns whether another request may follow.
 
-        Nobody waits for it.
+        Where none may, the connection closes, and nothing waits for that.
         """
         answer, self.answer = self.answer, None
         fault, self._fault = self._fault, None
@@ -507,9 +506,9 @@ class OriginClient:
         self._slots = None if connections is None else asyncio.Semaphore(connections)
         self._most_idle = idle
         self._keepalive = keepalive
-        self._idle: deque[Connection] = deque()  # the one that was used last comes last
+        # Each with the timer that closes it; the one that was used last comes last.
+        self._idle: dict[Connection, asyncio.TimerHandle] = {}
         self._open: set[Connection] = set()  # those in use, and those that wait after a stream
-        self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
         self._buffer = memoryview(bytearray(_READ_SIZE))
 
@@ -545,12 +544,10 @@ class OriginClient:
     async def aclose(self) -> None:
         """Close all connections, also those in use."""
         self._closed = True
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            self._sweeping = None
-        for connection in (*self._idle, *self._open):
+        for connection in list(self._idle):
+            self._expire(connection)
+        for connection in self._open:
             connection.abort()
-        self._idle.clear()
 
     def _give_back(self, connection: Connection | None) -> None:
         """A request is over; `connection` is kept where another may follow."""
@@ -570,11 +567,12 @@ class OriginClient:
         if self._closed or not connection.usable or len(self._idle) >= self._most_idle:
             connection.abort()
             return
-        loop = asyncio.get_running_loop()
-        connection.idle_since = loop.time()
-        self._idle.append(connection)
-        if self._sweeping is None:
-            self._sweeping = loop.call_later(self._keepalive, self._sweep)
+        closing = asyncio.get_running_loop().call_later(self._keepalive, self._expire, connection)
+        self._idle[connection] = closing
+
+    def _expire(self, connection: Connection) -> None:
+        self._idle.pop(connection).cancel()
+        connection.abort()
 
     async def _take_slot(self, seconds: float | None) -> None:
         if self._slots is None:
@@ -587,10 +585,11 @@ class OriginClient:
 
     def _idle_one(self) -> Connection | None:
         """One that can be asked; the last used is the least likely to be closed meanwhile."""
-        oldest = asyncio.get_running_loop().time() - self._keepalive
+        now = asyncio.get_running_loop().time()
         while self._idle:
-            connection = self._idle.pop()
-            if connection.idle_since > oldest and connection.usable:
+            connection, closing = self._idle.popitem()
+            closing.cancel()
+            if closing.when() > now and connection.usable:
                 return connection
             connection.abort()
         return None
@@ -604,16 +603,6 @@ class OriginClient:
             raise httpx.ConnectTimeout("no connection") from error
         except OSError as error:
             raise httpx.ConnectError(str(error)) from error
-
-    def _sweep(self) -> None:
-        """Close those that were not used for long."""
-        self._sweeping = None
-        loop = asyncio.get_running_loop()
-        oldest = loop.time() - self._keepalive
-        while self._idle and (self._idle[0].idle_since <= oldest or self._idle[0].lost):
-            self._idle.popleft().abort()
-        if self._idle:
-            self._sweeping = loop.call_at(self._idle[0].idle_since + self._keepalive, self._sweep)
 
 
 def head_of(method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
