@@ -10,13 +10,15 @@ from tests.helpers.fakes import TextBackend
 
 
 class AuthenticationMiddleware:
-    """As vLLM's: answers 401 before anything else where the key is wrong."""
+    """As vLLM's: answers 401 before anything else where the key is wrong, but for OPTIONS."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
+        self.asked: list[Scope] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if dict(scope["headers"]).get(b"authorization") == b"Bearer right":
+        self.asked.append(scope)
+        if scope["method"] == "OPTIONS" or dict(scope["headers"]).get(b"authorization") == b"Bearer right":
             await self.app(scope, receive, send)
             return
         await send({"type": "http.response.start", "status": 401, "headers": [JSON_TYPE]})
@@ -51,7 +53,7 @@ async def test_the_apps_own_401_tells_nothing_of_ours(path: str, stream: bool) -
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/api/chat"])
-@pytest.mark.parametrize("length", [None, b"9000000"])
+@pytest.mark.parametrize("length", [None, b"65537", b"9000000"])
 async def test_of_who_shows_no_key_no_large_body_is_read(path: str, length: bytes | None) -> None:
     app = middleware(AuthenticationMiddleware(get_is_no_method), max_tools=9)
     headers: Headers = [JSON_TYPE, *([(b"content-length", length)] if length else [])]
@@ -61,6 +63,20 @@ async def test_of_who_shows_no_key_no_large_body_is_read(path: str, length: byte
     assert (made.status, made.body, client.received) == (401, b'{"error":"Unauthorized"}', 0)
     client = Client(ask(x="x" * 90_000), headers=[*headers[:1], (b"authorization", b"Bearer right")])
     assert (await client.run(app)).status == 200
+
+
+async def test_the_app_is_asked_about_a_key_by_a_get_that_announces_no_body() -> None:
+    keys = AuthenticationMiddleware(get_is_no_method)
+    coded: Headers = [(b"content-encoding", b"gzip"), (b"transfer-encoding", b"chunked"), (b"expect", b"100-continue")]
+    key: Headers = [(b"authorization", b"Bearer wrong"), (b"x-odd", b"1")]
+    client = Client(b"x", path="/api/chat", headers=[JSON_TYPE, *coded, (b"content-length", b"65537"), *key])
+    assert (await client.run(middleware(keys, max_tools=9))).status == 401
+    assert [(scope["method"], scope["headers"]) for scope in keys.asked] == [("GET", key)]
+
+
+async def test_a_preflight_has_no_body_and_reaches_the_app() -> None:
+    app = middleware(AuthenticationMiddleware(get_is_no_method), max_tools=9)
+    assert (await Client(b"", method="OPTIONS", path="/api/chat", headers=[]).run(app)).status == 405
 
 
 @pytest.mark.parametrize("key", [None, b"Bearer wrong"])

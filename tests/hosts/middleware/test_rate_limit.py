@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import WindowStats
 
 from tests.exchange.test_modes import HISTORIC, NativeBackend
-from tests.helpers.asgi_client import Client, Headers
+from tests.helpers.asgi_client import Backend, Client, Headers
 from tests.helpers.fakes import Refusal, TextBackend
 from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware
+from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.hosts.middleware import tenants
 from toolcall_middleware.hosts.middleware.tenants import TENANT_KEY, refuse_workers_that_count_alone
 from toolcall_middleware.settings import OPTIONS
@@ -154,6 +156,7 @@ async def test_a_key_is_the_same_in_either_header(header: str) -> None:
         (b"x-api-key", b"k", 429),
         (b"x-api-key", b"other", 200),
         (b"authorization", b"bearer other", 429),
+        (b"authorization", b"Basic k", 200),
     ):
         assert (await one_call(app, (name, value))).status == status
 
@@ -173,6 +176,18 @@ async def test_who_asks_is_not_told_in_two_ways() -> None:
     refused = await one_call(limited("1/hour"), one, two)
     assert (refused.status, refused.json["error"]["code"]) == (400, "invalid_request")
     assert "authorization" in refused.json["error"]["message"]
+
+
+async def test_who_is_refused_as_a_window_ends_waits_a_second() -> None:
+    class Ended(tenants.RateLimiter):
+        async def look(self, *_: Any) -> Any:
+            return False, WindowStats(reset_time=time.time() - 1, remaining=0)
+
+    settings = Settings(rate_limit="1/second")
+    budget = tenants.Budget(Ended("memory://", "open"), tenants.nobody(settings).find(None, b"a"))
+    with pytest.raises(ToolCallError) as refused:
+        await budget.admit("rate_limit")
+    assert (refused.value.headers["retry-after"], refused.value.headers["x-ratelimit-reset"]) == ("1", "0")
 
 
 async def test_a_window_ends() -> None:
@@ -319,7 +334,7 @@ async def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path, monkey
     app = ToolCallMiddleware(rated_app, tenants_file=tenants_file(path, "[default]\nmax_tools = 1"))
     assert app._tenancy is not None
     monkeypatch.setattr(app._tenancy, "_looked", -1e9)
-    path.write_text("")  # what an editor does first
+    path.write_text("[default]\nmax_tools = 2")  # of 22
     two: dict[str, Any] = {"tools": [TOOL, {"type": "function", "function": {"name": "g"}}]}
     assert (await post(app, ask(1, **two))).status == 400
     path.write_text("[default]\nmax_tools = 22")
@@ -342,6 +357,15 @@ def test_a_bad_file_is_refused_at_start(tmp_path: Path, text: str | None, says: 
         path.write_text(text)
     with pytest.raises(SettingsError, match=says):
         ToolCallMiddleware(rated_app, tenants_file=str(path))
+
+
+def test_a_tenants_file_is_a_regular_file_of_a_bounded_size(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="is no file"):
+        ToolCallMiddleware(rated_app, tenants_file=str(tmp_path))
+    with (large := tmp_path / "large").open("wb") as file:
+        file.truncate(tenants._MAX_BYTES + 1)
+    with pytest.raises(SettingsError, match="is larger than"):
+        ToolCallMiddleware(rated_app, tenants_file=str(large))
 
 
 # --- what is missing
@@ -474,6 +498,14 @@ async def test_each_request_counts_one_whatever_it_is(kind: str, mode: str) -> N
         assert refused.json["error"]["code"] == "rate_limit_exceeded"
     assert (refused.headers["x-ratelimit-limit-requests"], left(refused, "requests")) == ("2", 0)
     assert (await send(app, path, body, "b")).status != 429
+
+
+async def test_an_apps_own_headers_of_the_same_names_are_replaced() -> None:
+    own: Headers = [(b"X-RateLimit-Limit-Requests", b"999"), (b"x-ratelimit-limit-tokens", b"7")]
+    made = await send(limited_by(Backend(b"{}", headers=own), request_limit="2/hour"), *KINDS["unread"])
+    names = [name.lower() for name, _ in made.got[0]["headers"]]
+    assert names.count(b"x-ratelimit-limit-requests") == 1
+    assert (made.headers["x-ratelimit-limit-requests"], made.headers["x-ratelimit-limit-tokens"]) == ("2", "7")
 
 
 async def test_what_only_looks_is_no_request() -> None:

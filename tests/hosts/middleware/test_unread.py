@@ -337,7 +337,7 @@ async def test_a_websocket_does_not_pass_a_guard() -> None:
         return {"type": "websocket.connect"}
 
     await middleware(app, **GUARDS[0])({"type": "websocket", "path": "/v1/realtime", "headers": []}, receive, send)
-    assert [message["type"] for message in sent] == ["websocket.close"]
+    assert [(message["type"], message["code"]) for message in sent] == [("websocket.close", 1008)]
 
 
 async def test_vllms_invocations_are_read_where_paths_name_them() -> None:

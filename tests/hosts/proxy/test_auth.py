@@ -257,7 +257,11 @@ ELSEWHERE = ("10.0.0.1", 80)
         # Names that are allowed, on any address.
         (scope("api.example:443"), HOSTS, 299),
         (scope("a.inner.example", server=ELSEWHERE), HOSTS, 299),
-        (scope("other.example", server=ELSEWHERE), HOSTS, 403),
+        *(
+            (scope(host, server=ELSEWHERE), HOSTS, 403)
+            for host in ("other.example", "evilinner.example", "inner.example")
+        ),
+        (scope(origin="https://App.example/"), {"cors_origins": "https://app.example"}, 299),
         # A proxy without a key, or on another address.
         (scope("any.example", "https://any.example"), {"key": False}, 299),
         (scope("any.example", "https://any.example", server=ELSEWHERE), {}, 299),
@@ -276,15 +280,22 @@ async def test_a_preflight_is_answered_here_and_answers_carry_cors() -> None:
     app = guarded(cors_origins="https://app.example")
     asking = [(b"access-control-request-method", b"POST"), (b"access-control-request-headers", b"x-api-key")]
     answer = await drive(app, scope(origin="https://app.example", method="OPTIONS", headers=asking))
-    told = dict(answer.headers)
     assert answer.status == 204
-    assert told[b"access-control-allow-origin"] == b"https://app.example"
-    assert told[b"access-control-allow-headers"] == b"x-api-key"
+    assert answer.headers[:5] == [
+        (b"access-control-allow-origin", b"https://app.example"),
+        (b"vary", b"origin"),
+        (b"access-control-allow-methods", b"GET, HEAD, POST, DELETE, OPTIONS"),
+        (b"access-control-allow-headers", b"x-api-key"),
+        (b"access-control-max-age", b"600"),
+    ]
     answer = await drive(app, scope(origin="https://app.example"))
     assert answer.status == 299
     assert [value for name, value in answer.headers if name == b"access-control-allow-origin"] == [
         b"https://app.example"
     ]
+    assert (b"vary", b"origin") in answer.headers
+    (exposed,) = (value for name, value in answer.headers if name == b"access-control-expose-headers")
+    assert {b"x-request-id", b"x-toolcall", b"x-ratelimit-remaining-tokens"} <= set(exposed.split(b", "))
 
 
 async def test_the_whole_proxy_holds_strangers_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,15 @@ async def test_an_app_can_mount_the_metrics() -> None:
     answer = await get(metrics_app(), "/")
     assert answer.headers["content-type"].startswith("text/plain")
     assert b"toolcall_running_requests" in answer.body
+    assert answer.headers["cache-control"] == "no-store"
+    head = await get(metrics_app(), "/", method="HEAD")
+    assert (head.status, head.body, int(head.headers["content-length"]) > 1000) == (200, b"", True)
+    refused = await get(metrics_app(), "/", method="DELETE")
+    assert (refused.status, refused.headers["allow"], "GET" in refused.json["error"]["message"]) == (
+        405,
+        "GET, HEAD",
+        True,
+    )
 
 
 @pytest.mark.server
