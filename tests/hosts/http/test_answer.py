@@ -218,3 +218,14 @@ def test_headers_of_an_error_do_not_stand_on_the_answer_that_was_read_from_it() 
     assert {name.lower() for name, _ in response_head(start, {}, status=503)["headers"]} == {
         b"retry-after", b"x-should-retry", b"x-note",
     }  # fmt: skip
+
+
+async def test_what_latin_1_does_not_have_is_a_question_mark_in_a_header() -> None:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await send_error(send, ToolCallError("invalid_request", "x", headers={"x-a": "ü–"}))
+    for head in (sent[0], response_head(start(), {"x-a": "ü–"}, status=None)):
+        assert head["headers"][-1] == (b"x-a", b"\xfc?")

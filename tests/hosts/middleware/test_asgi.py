@@ -330,6 +330,17 @@ async def test_answers_without_a_body_of_their_own_pass(status: int) -> None:
     assert (made.status, made.body, made.got[0]["headers"]) == (status, b"", headers)
 
 
+async def test_an_error_that_holds_the_answer_leaves_its_own_headers_behind() -> None:
+    """As Groq's and llama.cpp's do, whose parsers refuse what their model wrote."""
+    written = '<tool_call>{"name": "weather", "arguments": {"city": "Paris"}}</tool_call>'
+    error = {"message": "Failed.", "code": "tool_use_failed", "failed_generation": written}
+    told = [(b"retry-after", b"7"), (b"retry-after-ms", b"7000"), (b"x-should-retry", b"false"), (b"x-odd", b"1")]
+    backend = Backend(json.dumps({"error": error}).encode(), status=400, headers=[JSON_TYPE, *told])
+    made = await Client(ask(stream=False)).run(middleware(backend, mode="native"))
+    assert (made.status, check_whole(made.json).only.named_calls) == (200, [("weather", '{"city": "Paris"}')])
+    assert made.headers.keys() == {"content-type", "content-length", "x-odd", "x-toolcall"}
+
+
 @pytest.mark.parametrize("coding", [b"gzip", b"x-gzip", b"deflate", b"GZIP", b"identity"])
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_an_answer_that_is_packed_all_the_same_is_unpacked(coding: bytes, streamed: bool) -> None:
