@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,6 +12,8 @@ from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.apis import translated
+from tests.apis.translated import HELLO, chunks, streamed_by, whole_by
 from tests.helpers import anthropic_api, google_fake
 from toolcall_middleware.apis.google.request import NO_SIGNATURE
 from toolcall_middleware.apis.google.translation import GoogleTranslation
@@ -23,7 +24,6 @@ from toolcall_middleware.errors import ToolCallError
 Calls = list[tuple[str, dict[str, Any]]]
 NAMES = ("weather", "send_mail", "a-b")
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in NAMES]
-HELLO = {"role": "user", "content": "hi"}
 SIGNATURE = b"signed"
 
 # No surrogates: half an emoji has its own test.
@@ -204,11 +204,8 @@ def test_what_the_api_says_comes_back_to_it_unchanged(
 ) -> None:
     api = APIS[name]
     whole, stream, kept = api.answer(calls, said, size, thinks=thinks)
-    plain, streaming = api.new(), api.new()
-    plain.request(json.dumps({"model": api.model, "messages": [HELLO]}).encode())
-    streaming.request(json.dumps({"model": api.model, "messages": [HELLO], "stream": True}).encode())
-    answer = json.loads(plain.whole(200, whole)[1])["choices"][0]["message"]
-    for message in (answer, join(streaming.feed(stream) + streaming.finish(cut=False))):
+    answer = whole_by(begun(name), whole)["choices"][0]["message"]
+    for message in (answer, join(pieces(name, stream))):
         # A client's library hands the message on as it came.
         results = [
             {"role": "tool", "tool_call_id": call["id"], "content": "ok"} for call in message.get("tool_calls", ())
@@ -224,9 +221,7 @@ PROVIDERS = pytest.mark.parametrize("name", APIS)
 
 
 def begun(name: str, **fields: Any) -> Translation:
-    made = APIS[name].new()
-    made.request(json.dumps({"model": APIS[name].model, "messages": [HELLO], **fields}).encode())
-    return made
+    return translated.begun(APIS[name].new(), APIS[name].model, **fields)
 
 
 def stream_of(name: str) -> bytes:
@@ -234,9 +229,7 @@ def stream_of(name: str) -> bytes:
 
 
 def pieces(name: str, data: bytes, *cuts: int) -> bytes:
-    made = begun(name, stream=True)
-    out = b"".join(made.feed(data[begin:end]) for begin, end in pairwise([0, *cuts, len(data)]))
-    return out + made.finish(cut=False)
+    return streamed_by(begun(name, stream=True), data, cuts)
 
 
 @pytest.mark.slow
@@ -262,7 +255,7 @@ def test_usage_is_told_once_to_those_who_ask(name: str) -> None:
     data = stream_of(name).replace(b'"responseId"', counted)  # each piece of Google's counts
     made = begun(name, stream=True, stream_options={"include_usage": True})
     out = made.feed(data) + made.finish(cut=False)
-    last = json.loads(out.split(b"\n\n")[-3].removeprefix(b"data: "))
+    last = chunks(out)[-1]
     assert last["choices"] == []
     assert last["usage"]["total_tokens"] > 0
     assert out.count(b'"usage":{') == 1
@@ -306,8 +299,8 @@ def test_a_success_that_is_no_answer_is_an_upstream_error(name: str, data: bytes
 def join(stream: bytes) -> dict[str, Any]:
     """A streamed answer as the message that a client makes of it."""
     message: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": [], "reasoning_details": []}
-    for event in stream.split(b"\n\n")[:-2]:
-        delta = json.loads(event.removeprefix(b"data: "))["choices"][0]["delta"]
+    for chunk in chunks(stream):
+        delta = chunk["choices"][0]["delta"]
         message["content"] += delta.get("content") or ""
         message["reasoning_details"] += delta.get("reasoning_details", [])
         message |= {"extra_content": delta["extra_content"]} if "extra_content" in delta else {}

@@ -5,57 +5,33 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from google.genai import types
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from tests.apis import translated
+from tests.apis.translated import DONE, chunks, streamed_by, whole_by
 from tests.helpers.google_fake import Answer, answer, call, events, text, usage, wire
 from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware.apis.google.translation import GoogleTranslation
+from toolcall_middleware.apis.upstream import Translation
 from toolcall_middleware.errors import ToolCallError
 
-DONE = b"data: [DONE]\n\n"
 SIGNATURE = b"a signature"
 SIGNED = {"google": {"thought_signature": base64.urlsafe_b64encode(SIGNATURE).decode()}}
 
 
-def begun(*, stream: bool = False, **fields: Any) -> GoogleTranslation:
-    translation = GoogleTranslation()
-    body = {"model": "gemini-3-pro", "messages": [{"role": "user", "content": "hi"}], "stream": stream, **fields}
-    translation.request(json.dumps(body).encode())
-    return translation
+def begun(**fields: Any) -> Translation:
+    return translated.begun(GoogleTranslation(), "gemini-3-pro", **fields)
 
 
 def whole(one: Answer) -> dict[str, Any]:
-    status, body = begun().whole(200, wire(one))
-    assert status == 200
-    made: dict[str, Any] = json.loads(body)
-    ChatCompletion.model_validate(made)
-    return made
+    return whole_by(begun(), wire(one))
 
 
-def streamed(data: bytes, cuts: Iterable[int] = (), **fields: Any) -> bytes:
-    translation = begun(stream=True, **fields)
-    assert translation.stream
-    out, at = b"", 0
-    for cut in [*cuts, len(data)]:
-        out += translation.feed(data[at:cut])
-        at = cut
-    out += translation.finish(cut=False)
-    assert translation.done
-    return out
-
-
-def chunks(data: bytes) -> list[dict[str, Any]]:
-    assert data.endswith(DONE)
-    made = [json.loads(event[6:]) for event in data[: -len(DONE)].split(b"\n\n") if event]
-    for one in made:
-        if "error" not in one:
-            ChatCompletionChunk.model_validate(one)
-    return made
+def streamed(data: bytes, **fields: Any) -> bytes:
+    return streamed_by(begun(stream=True, **fields), data)
 
 
 # -- whole answers -------------------------------------------------------------------------------------------------

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import Any
 
 import pytest
 from anthropic.types import Message, RefusalStopDetails, ServerToolUseBlock, ThinkingBlock, Usage
 from anthropic.types.output_tokens_details import OutputTokensDetails
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from tests.apis import translated
+from tests.apis.translated import chunks, streamed_by, whole_by
 from tests.helpers import anthropic_api as api
 from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
+from toolcall_middleware.apis.upstream import Translation
 from toolcall_middleware.errors import ToolCallError
 
 WEATHER = {"weather", "mail"}
@@ -28,38 +29,17 @@ TWO_CALLS = api.answer(
 PROSE = api.answer(api.text("Grüße, 世界! "), api.text("Bye."))
 
 
-def translation(*, stream: bool, **fields: Any) -> AnthropicTranslation:
+def translation(**fields: Any) -> Translation:
     made = AnthropicTranslation(default_max_tokens=100, created=1_700_000_000, limit=1_000_000)
-    body = {"model": "claude-sonnet-4-5", "messages": [{"role": "user", "content": "hi"}], "stream": stream, **fields}
-    made.request(json.dumps(body).encode())
-    return made
+    return translated.begun(made, "claude-sonnet-4-5", **fields)
 
 
 def whole(message: Message) -> dict[str, Any]:
-    status, body = translation(stream=False).whole(200, message.model_dump_json().encode())
-    assert status == 200
-    ChatCompletion.model_validate_json(body)
-    answer: dict[str, Any] = json.loads(body)
-    return answer
+    return whole_by(translation(), message.model_dump_json().encode())
 
 
-def streamed(data: bytes, *cuts: int, usage: bool = False) -> bytes:
-    made = translation(stream=True, stream_options={"include_usage": usage})
-    edges = [0, *cuts, len(data)]
-    out = b"".join(made.feed(data[a:b]) for a, b in itertools.pairwise(edges))
-    out += made.finish(cut=False)
-    assert made.done
-    return out
-
-
-def chunks(stream: bytes) -> list[dict[str, Any]]:
-    events = [event.removeprefix(b"data: ") for event in stream.split(b"\n\n")]
-    assert events[-2:] == [b"[DONE]", b""]
-    found = [json.loads(event) for event in events[:-2]]
-    for chunk in found:
-        if "error" not in chunk:
-            ChatCompletionChunk.model_validate(chunk)
-    return found
+def streamed(data: bytes, *, usage: bool = False) -> bytes:
+    return streamed_by(translation(stream=True, stream_options={"include_usage": usage}), data)
 
 
 def deltas(stream: bytes) -> list[dict[str, Any]]:
@@ -85,7 +65,7 @@ def test_text_and_calls_are_a_message() -> None:
         {"city": "Zürich 🌍", "days": [1, 2.5], "deep": {"a": None}},
         {},
     ]
-    status, body = translation(stream=False).whole(200, TWO_CALLS.model_dump_json().encode())
+    status, body = translation().whole(200, TWO_CALLS.model_dump_json().encode())
     check_whole(body, tools=WEATHER, own_ids=False)
     assert status == 200
 
@@ -170,7 +150,7 @@ def test_blocks_of_the_providers_own_tools_are_passed_over() -> None:
 )
 def test_an_error_keeps_status_type_and_text(status: int, kind: str, text: str) -> None:
     body = json.dumps({"type": "error", "error": {"type": kind, "message": text}, "request_id": "req_1"}).encode()
-    told, out = translation(stream=False).whole(status, body)
+    told, out = translation().whole(status, body)
     assert told == status
     assert json.loads(out) == {"error": {"message": text, "type": kind, "param": None, "code": None}}
 
@@ -178,7 +158,7 @@ def test_an_error_keeps_status_type_and_text(status: int, kind: str, text: str) 
 def test_a_prompt_that_is_too_long_has_openai_s_code() -> None:
     said = {"type": "invalid_request_error", "message": "prompt is too long: 250000 tokens > 200000 maximum"}
     body = json.dumps({"type": "error", "error": said}).encode()
-    status, answer = translation(stream=False).whole(400, body)
+    status, answer = translation().whole(400, body)
     assert (status, json.loads(answer)["error"]) == (400, {**said, "param": None, "code": "context_length_exceeded"})
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.anthropic_api import check_request
-from toolcall_middleware.apis.messages.upstream.request import abilities
+from toolcall_middleware.apis.messages.upstream import request as upstream_request
+from toolcall_middleware.apis.messages.upstream.request import abilities, can_be_constrained
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
 from toolcall_middleware.apis.turns import NO_RESULT
 from toolcall_middleware.errors import ToolCallError
@@ -367,14 +368,7 @@ def test_strict_is_sent_where_the_api_can_keep_it() -> None:
 
     assert sent(tools=[tool(CLOSED)])["tools"][0]["strict"] is True
     assert "strict" not in sent(tools=[tool(CLOSED)], model="claude-sonnet-4-0")["tools"][0]
-    keywords: list[dict[str, Any]] = [{"additionalProperties": True}, {"patternProperties": {}}, {"minProperties": 1}]
-    for keyword in keywords:
-        assert "strict" not in sent(tools=[tool({**CLOSED, **keyword})])["tools"][0]
-    node = {**CLOSED, "properties": {"next": {"$ref": "#/$defs/node"}}}
-    recurring = {**CLOSED, "properties": {"a": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}}
-    assert "strict" not in sent(tools=[tool(recurring)])["tools"][0]
-    outside = {**CLOSED, "properties": {"a": {"$ref": "http://example.org/x"}}}
-    assert "strict" not in sent(tools=[tool(outside)])["tools"][0]
+    assert "strict" not in sent(tools=[tool({**CLOSED, "minProperties": 1})])["tools"][0]
 
 
 @pytest.mark.parametrize(
@@ -576,3 +570,50 @@ def test_what_a_model_takes_is_told_by_its_name(
 ) -> None:
     able = abilities(model)
     assert (able.sampling, (able.thinks, able.adaptive), able.structured) == (sampling, thinking, structured)
+
+
+# -- which schemas the decoder is given ----------------------------------------------------------------------------
+
+
+STRICT = {"type": "object", "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("schema", "plain"),
+    [
+        ({**STRICT, "$defs": {"A<b>": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/A%3Cb%3E"}}}, True),
+        ({**STRICT, "definitions": {"A": STRICT}, "properties": {"a": {"$ref": "#/definitions/A"}}}, True),
+        ({**STRICT, "$defs": {"A": {"pattern": "x"}}, "properties": {"a": {"$ref": "#/$defs/A"}}}, False),
+        ({**STRICT, "$defs": {"A": {"$ref": "#/$defs/A"}}, "properties": {"a": {"$ref": "#/$defs/A"}}}, False),
+        (
+            {**STRICT, "$defs": {"A": {"items": {"$ref": "#/$defs/A"}}}, "properties": {"a": {"$ref": "#/$defs/A"}}},
+            False,
+        ),
+        ({**STRICT, "properties": {"a": {"$ref": "#"}}}, False),
+        ({**STRICT, "properties": {"a": {"$ref": "#/properties/b"}, "b": {"type": "string"}}}, False),
+        ({**STRICT, "properties": {"a": {"$ref": "#/$defs/none"}}}, False),
+        ({**STRICT, "properties": {"a": {"$ref": 5}}}, False),
+        ({**STRICT, "properties": {"a": {"$ref": "http://example.org/x"}}}, False),
+        ({**STRICT, "additionalProperties": True}, False),
+        ({**STRICT, "patternProperties": {}}, False),
+        ({**STRICT, "minProperties": 1}, False),
+    ],
+)
+def test_schemas_that_the_decoder_takes(schema: dict[str, Any], plain: bool) -> None:
+    assert can_be_constrained(schema) is plain
+
+
+def test_a_definition_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ways lead to each definition from the one before it: two to the power of 20 to the last."""
+    looked: list[int] = []
+    holds = upstream_request._Plain.holds
+
+    def counted(self: Any, schema: Any, depth: int) -> bool:
+        looked.append(depth)
+        return holds(self, schema, depth)
+
+    monkeypatch.setattr(upstream_request._Plain, "holds", counted)
+    defs: dict[str, Any] = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(20)}
+    root = {**STRICT, "$defs": {**defs, "d20": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/d0"}}}
+    assert can_be_constrained(root)
+    assert len(looked) < 100
