@@ -1,4 +1,4 @@
-"""Halves of surrogate pairs, in a text and as escapes in arguments: what becomes of them, wherever the stream is cut."""
+"""Halves of surrogate pairs, in a text and as escapes in arguments: what becomes of them wherever they are cut."""
 
 from __future__ import annotations
 
