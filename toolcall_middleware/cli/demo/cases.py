@@ -6,13 +6,11 @@ Of the real model the form of its answers is checked, never the wits of 135 mill
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from ..faces.answers import Received
-from .checks import Check, call_checks, meant_checks, text_checks
 from .local import MODEL
 
 
@@ -40,14 +38,17 @@ _RESULT = "18 degrees, light rain until noon"
 class Case:
     """One exchange. `texts` are what the scripted model writes, one for each time that it is asked.
 
-    check: of an answer, and of the model's last text. shown: words that the model must have been shown. api: the API
-    that the client speaks; `messages`, `tools` and `options` are a chat completion's, and asked in its words.
+    calls, content: what the client has to get; calls are (name, decoded arguments) each, None means any valid call (of
+    `name`, where given). shown: words that the model must have been shown. api: the API that the client speaks;
+    `messages`, `tools` and `options` are a chat completion's, and asked in its words.
     """
 
     title: str
-    check: Callable[[Received, str], list[Check]]
     format: str = "auto"
     texts: tuple[str, ...] = ()
+    calls: Sequence[tuple[str, Any]] | None = ()
+    content: str | None = None
+    name: str | None = None
     messages: Sequence[dict[str, Any]] = _ASK
     tools: Sequence[dict[str, Any]] = TOOLS
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -67,9 +68,9 @@ class Case:
         return [("the user asks", asked), ("the tools", ", ".join(offered)), ("the backend alone", alone)]
 
 
-def _means(title: str, fmt: str, *texts: str, calls: Any = (), content: str | None = None, **more: Any) -> Case:
-    """An answer of the scripted model. calls, content: what the client has to get; content None is null."""
-    return Case(title, partial(meant_checks, calls=calls, content=content), fmt, texts, **more)
+def _means(title: str, fmt: str, *texts: str, **more: Any) -> Case:
+    """An answer of the scripted model."""
+    return Case(title, fmt, texts, **more)
 
 
 def _stays(title: str, fmt: str, text: str, **more: Any) -> Case:
@@ -167,19 +168,10 @@ _RESULTS = {
     "get_weather": '{"temperature": "18 degrees", "sky": "light rain"}',
     "get_time": '{"time": "09:41"}',
 }
-REQUIRED = Case(
-    "tool_choice required",
-    partial(call_checks, tools=_TWO),
-    messages=_MADRID,
-    tools=_TWO,
-    options={**_FIXED, "tool_choice": "required"},
-)
+_REAL: dict[str, Any] = {"calls": None, "tools": _TWO}
+REQUIRED = Case("tool_choice required", messages=_MADRID, options={**_FIXED, "tool_choice": "required"}, **_REAL)
 NAMED = Case(
-    "tool_choice get_time",
-    partial(call_checks, tools=_TWO, name="get_time"),
-    messages=_TIME,
-    tools=_TWO,
-    options={**_FIXED, "tool_choice": _NAMED},
+    "tool_choice get_time", name="get_time", messages=_TIME, options={**_FIXED, "tool_choice": _NAMED}, **_REAL
 )
 
 
@@ -192,4 +184,4 @@ def final(answer: Received) -> Case:
     history: list[dict[str, Any]] = [*_MADRID, {"role": "assistant", "content": answer.content, "tool_calls": calls}]
     history += [{"role": "tool", "tool_call_id": call.id, "content": _RESULTS.get(call.name)} for call in answer.calls]
     options = {**_FIXED, "tool_choice": "none", "max_tokens": 60}
-    return Case("its result goes back, the final answer", text_checks, messages=history, tools=_TWO, options=options)
+    return Case("its result goes back, the final answer", messages=history, tools=_TWO, options=options)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -13,6 +14,7 @@ from jsonschema.exceptions import best_match
 
 from ..command import cut, many
 from ..faces.answers import Received, ReceivedCall
+from .cases import Case
 
 _ID = re.compile(r"call_[a-zA-Z0-9]+")
 
@@ -49,37 +51,30 @@ def form_check(answer: Received) -> Check:
     return _check(answer, "well-formed", ok=answer.ok and not faults, why=why)
 
 
-def meant_checks(
-    answer: Received, _wrote: str, *, calls: Sequence[tuple[str, Any]] = (), content: str | None = None
-) -> list[Check]:
-    """Whether exactly these calls, (name, decoded arguments) each, and this text came out. content: None is null."""
-    return [
-        _same(answer, "the calls that the model meant", [(one.name, one.decoded()) for one in answer.calls], [*calls]),
+def checks_of(case: Case, answer: Received, wrote: str, requests: Sequence[Mapping[str, Any]] = ()) -> list[Check]:
+    """Whether an answer is in good form and the one that the case has to get.
+
+    wrote: the model's last text, which a final answer of the real model has to be; it may be cut at its limit.
+    requests: what the scripted model was asked.
+    """
+    ending = partial(_same, answer, "finish_reason", answer.finish_reason)
+    if case.calls is None:
+        return [form_check(answer), schema_check(answer, case.tools, name=case.name), ending("tool_calls")]
+    calls, content = [(one.name, one.decoded()) for one in answer.calls], case.content if case.texts else wrote
+    checks = [
+        form_check(answer),
+        _same(answer, "the calls that the model meant", calls, [*case.calls]),
         _same(answer, "the model's text, to the byte", answer.content, content),
-        _same(answer, "finish_reason", answer.finish_reason, "tool_calls" if calls else "stop"),
     ]
-
-
-def call_checks(
-    answer: Received, _wrote: str, *, tools: Sequence[dict[str, Any]], name: str | None = None
-) -> list[Check]:
-    """Whether a valid call came, and ended the answer. tools, name: see `schema_check`."""
-    return [schema_check(answer, tools, name=name), _same(answer, "finish_reason", answer.finish_reason, "tool_calls")]
-
-
-def text_checks(answer: Received, wrote: str) -> list[Check]:
-    """Whether the answer is what the model wrote, and no call. It may be cut at its limit."""
-    return meant_checks(answer, wrote, content=wrote)[:2]
-
-
-def asked_checks(answer: Received, requests: Sequence[Mapping[str, Any]], times: int, shown: str) -> list[Check]:
-    """Whether the model was asked so many times, and `shown` was in the last of its prompts."""
-    last = requests[-1].get("messages", ()) if requests else ()
-    prompt = "\n".join(str(message.get("content")) for message in last)
-    return [
-        _check(answer, f"the model was asked {many(times, 'time')}", ok=len(requests) == times),
-        _check(answer, f"the model was shown {shown!r}", ok=shown in prompt),
-    ]
+    if case.texts:
+        times = len(case.texts)
+        prompt = "\n".join(str(one.get("content")) for asked in requests[-1:] for one in asked.get("messages", ()))
+        checks += [
+            ending("tool_calls" if case.calls else "stop"),
+            _check(answer, f"the model was asked {many(times, 'time')}", ok=len(requests) == times),
+            _check(answer, f"the model was shown {case.shown!r}", ok=case.shown in prompt),
+        ]
+    return checks
 
 
 def schema_check(answer: Received, tools: Sequence[dict[str, Any]], *, name: str | None = None) -> Check:

@@ -24,7 +24,7 @@ from ..faces.answers import Received, read_answer, told
 from ..faces.requests import HEADERS, PATHS, request_body
 from . import local
 from .cases import CASES, NAMED, REQUIRED, Case, final
-from .checks import Check, Turn, agreement_check, asked_checks, form_check, received
+from .checks import Check, Turn, agreement_check, checks_of, received
 from .scripted import ScriptedModel
 from .show import Screen
 
@@ -93,9 +93,8 @@ class Session:
             content_type=response.headers.get("content-type", ""),
         )
         texts = self.tap.texts()
-        checks += [form_check(answer), *case.check(answer, texts[-1] if texts else "")]
-        if self.model is not None:
-            checks += asked_checks(answer, self.model.requests, len(case.texts), case.shown)
+        requests = self.model.requests if self.model is not None else ()
+        checks += checks_of(case, answer, texts[-1] if texts else "", requests)
         return answer, "\n⟲ asked again\n".join(texts)
 
     def alone(self, case: Case) -> str:
