@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import secrets
@@ -203,29 +204,21 @@ def _logging(level: str, *, as_json: bool = False) -> dict[str, Any]:
     """
     from uvicorn.config import LOGGING_CONFIG
 
-    formatters: dict[str, dict[str, Any]] = {**LOGGING_CONFIG["formatters"], "line": {"format": "%(message)s"}}
-    formatters["default"] = {
-        **formatters["default"],
+    config: dict[str, Any] = copy.deepcopy(LOGGING_CONFIG)
+    default = config["formatters"]["default"]
+    default |= {
         "()": "toolcall_middleware.cli._serving.LineFormatter",
         "fmt": "%(asctime)s %(levelprefix)s %(message)s",
     }
     if os.environ.get("NO_COLOR"):  # no-color.org: set and not empty
-        formatters["default"]["use_colors"] = False
+        default["use_colors"] = False
     if as_json:
-        formatters["default"] = {"()": "toolcall_middleware.observe.json_log.JsonFormatter"}
-    return {
-        **LOGGING_CONFIG,
-        "formatters": formatters,
-        "handlers": {
-            **LOGGING_CONFIG["handlers"],
-            "line": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stdout"},
-        },
-        "loggers": {
-            **LOGGING_CONFIG["loggers"],
-            "toolcall_middleware": {"handlers": ["default"], "level": level.upper(), "propagate": False},
-            "toolcall_middleware.access": {"handlers": ["line"], "level": level.upper(), "propagate": False},
-        },
-    }
+        config["formatters"]["default"] = {"()": "toolcall_middleware.observe.json_log.JsonFormatter"}
+    config["formatters"]["line"] = {"format": "%(message)s"}
+    config["handlers"]["line"] = {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stdout"}
+    for name, handler in (("toolcall_middleware", "default"), ("toolcall_middleware.access", "line")):
+        config["loggers"][name] = {"handlers": [handler], "level": level.upper(), "propagate": False}
+    return config
 
 
 COMMAND = Command(

@@ -10,6 +10,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from starlette.requests import Request
+from starlette.routing import Router
 from starlette.types import Message, Receive, Scope, Send
 
 from tests.helpers.chat_answers import chat_answer
@@ -137,17 +139,9 @@ class Engine:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            while True:
-                message = await receive()
-                await send({"type": f"{message['type']}.complete"})
-                if message["type"] == "lifespan.shutdown":
-                    return
-        raw = b""
-        more = True
-        while more:
-            message = await receive()
-            raw += message.get("body", b"")
-            more = message.get("more_body", False)
+            await Router().lifespan(scope, receive, send)
+            return
+        raw = await Request(scope, receive).body()
         headers = dict(scope["headers"])
         self.headers.append(headers)
         if self.key is not None and headers.get(b"authorization") != b"Bearer " + self.key.encode():

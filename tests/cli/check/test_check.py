@@ -257,10 +257,7 @@ async def test_a_better_format_than_the_models_family_is_recommended() -> None:
 
 
 async def test_a_model_that_never_calls_gets_no_advice() -> None:
-    class Mute(Engine):
-        pass
-
-    report = await check(Mute())
+    report = await check(Engine())
     assert not any(score.came for score in report.calls)
     assert report.settings == {}
     assert "no call came out right in any way" in printed(report)
