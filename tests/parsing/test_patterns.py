@@ -82,9 +82,10 @@ def test_a_value_is_looked_through_for_what_can_end_it() -> None:
             assert layout.value_end.match(tag[:size]), tag[:size]
     for text in ("<b", "<v", "< ", "<1"):
         assert layout.value_end.match(f"{text} ") is None
-    assert layout.half_after_value.match("<para")
-    assert layout.half_after_value.match("</tool_call>")
-    assert layout.half_after_value.match("<parameter=x") is None
+    assert layout.may_go_on("<para", 0)
+    assert layout.may_go_on("</tool_call>", 0)
+    assert layout.may_go_on("x <parameter=x", 2)
+    assert not layout.may_go_on("<parameter=x>", 0)
 
 
 def test_a_pattern_that_matches_everywhere_needs_no_question() -> None:

@@ -39,7 +39,7 @@ PYTHON_NAME = r"(?:\d{1,8}(?=[A-Za-z_]))?[A-Za-z_][\w.\-/:]{0,255}"
 TOOL_NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
 """A tool's name within markup, without quotes."""
 
-_MAX_MARKER = 64  # characters: a pattern that is nested deeper cannot be compiled
+_MAX_MARKER = 80  # characters: a pattern that is nested deeper cannot be compiled
 
 
 @dataclass(slots=True)

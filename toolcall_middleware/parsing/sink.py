@@ -198,10 +198,6 @@ class WrittenArguments:
         """Drop the text gathered so far: it was not part of a call."""
         self.value.clear()
 
-    def begin(self) -> None:
-        """A call has begun. Arguments read before its name are kept."""
-        self._behind_name.clear()
-
     def passes(self, raw: str) -> None:
         """Add text of the call that follows its name."""
         self._behind_name.append(raw)
@@ -327,8 +323,6 @@ class Sink:
             gap = self.call_began()
             if self.keep_raw:
                 self._kept.write(gap + raw)
-            if self.arguments is not None:
-                self.arguments.begin()
             self.events.append(CallStart(name, call_id, None, self.written, self.in_reasoning))
             return
         if self._options.tell_unknown and self._unknown != "error":

@@ -45,8 +45,6 @@ def read_python(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
     """Read list after list of calls, or call after call."""
     while True:
         listed = yield from _open(cursor, syntax)
-        if listed is None:
-            return
         notation = Notation(
             quotes=('"""', "'''", '"', "'"),
             keywords=True,
@@ -58,8 +56,6 @@ def read_python(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
         while another:
             wrapped = syntax.wrapper and (yield from cursor.marker((f"{syntax.wrapper}(",), _MAX_GAP))
             name = yield from _name(cursor, syntax, listed=listed)
-            if name is None:
-                return
             if name == "]":  # after a comma
                 break
             yield from _call(cursor, name, notation, "(")
@@ -72,7 +68,7 @@ def read_python(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
             return
 
 
-def _open(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool | None]:
+def _open(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool]:
     """Go to the first call. Returns whether the calls are in a list. Raises NotACall where none can follow."""
     k = yield from cursor.ahead(_MAX_GAP, needed=True)
     if k >= 0 and cursor.s[k] == "[":
@@ -84,7 +80,7 @@ def _open(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool | None]:
     return False
 
 
-def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str | None]:
+def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str]:
     """Read a name, up to its parenthesis; `]` at the end of the list. Raises NotACall where neither is here."""
     sink = cursor.sink
     while True:

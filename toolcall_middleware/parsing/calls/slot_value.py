@@ -232,7 +232,7 @@ class ValueEnd:
         if m is not None:
             key = name_of(layout, m, "key")
             return k if key in self.declared and key not in self.seen else -1
-        if not last and (layout.half_after_value.match(s, j) or layout.slot_begun.fullmatch(s[j : j + MAX_TAG])):
+        if not last and layout.may_go_on(s, j):
             raise Undecided
         return k if self._all_over(s, j) else -1
 
@@ -256,7 +256,7 @@ class ValueEnd:
             elif tag == layout.call_close and k < len(s):
                 return False
         tags = (*layout.tails, *layout.opens_call, *layout.reopen)
-        return follows(s, k, tags, layout.half_after_call, last=last)
+        return follows(s, k, tags, last=last)
 
     def _call_ends(self, s: str, k: int, start: int) -> bool:
         """Whether the tag ends the call: the value's closing tag may be missing."""
@@ -268,11 +268,8 @@ class ValueEnd:
                 continue
             if value.calls and tag == layout.call_close and not self._all_over(s, k):
                 return False
-            if tag in layout.tails:
-                ends = follows(s, k + len(tag), layout.tails, layout.half_tail, last=last)
-            else:
-                after = (*layout.after_call, *layout.noise)
-                ends = follows(s, k + len(tag), after, layout.half_after_call, last=last)
+            after = layout.tails if tag in layout.tails else (*layout.after_call, *layout.noise)
+            ends = follows(s, k + len(tag), after, last=last)
             if ends or (tag == layout.call_close and not layout.close and value.own_line(s, k, start)):
                 return True
         return False

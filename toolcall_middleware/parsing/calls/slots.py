@@ -88,7 +88,7 @@ def _opening(c: Cursor, layout: Layout, *, first: bool) -> Steps[_Call | None]:
         begun = begun or (not layout.bare_name and _ELEMENT_BEGUN.match(s, j) is not None)
         if begun and c.last and layout.bare_name:
             return (yield from _name_alone(c, layout, rest))
-        half = any(close.startswith(rest) for close in layout.after_call_tags)
+        half = any(close.startswith(rest) for close in (layout.close, *layout.noise))
         half = half or (committed and layout.half_close.match(s, j) is not None)
         if not c.last and len(rest) < MAX_TAG and (begun or half or any(h.startswith(rest) for h in layout.call_heads)):
             yield from c.more()
@@ -200,8 +200,8 @@ class _Call:
             return True
         if not layout.value_open and (element := _ELEMENT.match(s, j)) is not None:
             return layout.free or element["key"] in declared_in(self.parameters) or element["key"] in _WRAPPERS
-        half = (layout.half_after_value.match, layout.slot_begun.fullmatch, _ELEMENT_BEGUN.match, _JSON_BEGUN.fullmatch)
-        if len(s) - j < MAX_TAG and (any(begun(s, j) for begun in half) or c.begins(layout.after_name, j)):
+        begun = layout.may_go_on(s, j) or _ELEMENT_BEGUN.match(s, j) or _JSON_BEGUN.fullmatch(s, j)
+        if len(s) - j < MAX_TAG and (begun or c.begins(layout.after_name, j)):
             raise Undecided
         return False
 
@@ -305,8 +305,7 @@ class _Call:
                     continue
             if self.first and not self.whole and (yield from self._json(i)):
                 continue
-            begun = (layout.half_after_value.match, layout.slot_begun.fullmatch, layout.half_close.match)
-            if half and any(begins(s, i) for begins in begun):
+            if half and (layout.may_go_on(s, i) or layout.half_close.match(s, i)):
                 yield from c.more()
                 continue
             # Text between the tags of a call belongs to no argument: skip it up to the next tag.

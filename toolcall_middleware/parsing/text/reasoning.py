@@ -171,16 +171,13 @@ class OpenedAnswer:
             return self._read(text)
         close = self._tags.close
         at = text.find(close)
-        if at < 0:
-            keep = half_at(text, (close,))
-            events = self._read(text[:keep])
-            if not self._over:
-                self._carry = text[keep:]
-                return events
-            return events + self._parser.feed(text[keep:])
-        events = self._read(text[:at])
+        keep = at if at >= 0 else half_at(text, (close,))
+        events = self._read(text[:keep])
         if self._over:
-            return events + self._parser.feed(text[at:])
+            return events + self._parser.feed(text[keep:])
+        if at < 0:
+            self._carry = text[keep:]
+            return events
         behind = text[at + len(close) :]
         if not self._in_call:
             return events + self._close(behind)
@@ -229,8 +226,8 @@ class OpenedAnswer:
             elif kind is Stop:
                 over = not self._parsed
         self._held += events
-        if spans and self._inside is not None and not over:
-            return self._close("".join(self._inside))
+        if spans and not over:
+            return self._close("".join(self._inside or ()))
         if over and self._parsed:
             self._inside = None
         elif over:
@@ -242,21 +239,15 @@ class OpenedAnswer:
         if self.is_whole or self._apart or not self._held:
             return []
         out: list[Event] = []
-        if self._parsed:
-            for event in self._held:
-                if type(event) is Text:
-                    self._said.append(event.text)
-                out.append(self._in_thought(event))
-            self._held.clear()
-            return out
         ahead, at = "".join(self._ahead), 0
         for event in self._held:
-            if type(event) is not Text or not ahead.startswith(event.text, at):
+            text = event.text if type(event) is Text else None
+            if not self._parsed and (text is None or not ahead.startswith(text, at)):
                 self._apart = True
                 break
-            at += len(event.text)
-            if self._repeats:
-                self._said.append(event.text)
+            if text is not None and (self._parsed or self._repeats):
+                self._said.append(text)
+            at += len(text or "")
             out.append(self._in_thought(event))
         del self._held[: len(out)]
         self._ahead = [ahead[at:]]
