@@ -100,17 +100,13 @@ class Undecided(Exception):
 class CopiedArguments(Protocol):
     """Reads a call's arguments and emits them as JSON: `CallArguments`, `LiteralReader`."""
 
-    @property
-    def done(self) -> bool: ...
-    @property
-    def stuck(self) -> bool: ...
-    @property
-    def cut(self) -> bool: ...
-    @property
-    def repaired(self) -> bool: ...
-    @property
-    def streams(self) -> Flow | None: ...
+    done: bool
+    stuck: bool
+    cut: bool
+    repaired: bool
 
+    @property
+    def within(self) -> Flow | None: ...
     def feed(self, s: str, i: int, /, *, last: bool) -> tuple[int, str]: ...
     def close(self) -> str: ...
     def release(self) -> str: ...
@@ -338,8 +334,8 @@ class Cursor:
                 sink.args(arguments.close())
             if arguments.done:
                 return
-            if self.i == len(self.s) and arguments.streams is not None:
-                sink.flows(arguments.streams)
+            if self.i == len(self.s) and arguments.within is not None:
+                sink.flows(arguments.within)
             yield from self.more()
 
     def end(

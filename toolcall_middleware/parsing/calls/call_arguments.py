@@ -200,7 +200,7 @@ class CallArguments:
         self.cut = False
         """They ended in a value, or before one: what was emitted is a prefix, and is never completed."""
 
-    def feed(self, s: str, i: int, /, *, last: bool = False) -> tuple[int, str]:  # noqa: ARG002 - see `CopiedArguments`
+    def feed(self, s: str, i: int, /, *, last: bool = False) -> tuple[int, str]:  # noqa: ARG002 - as `LiteralReader`
         """Read from `s[i]`. Returns the index after what was read, and the JSON to emit."""
         out: list[str] = []
         if not self._reader.done:
@@ -215,7 +215,7 @@ class CallArguments:
         return i, self._leave(out)
 
     @property
-    def streams(self) -> Flow | None:
+    def within(self) -> Flow | None:
         """What copies the arguments as they arrive; None where they are judged when complete."""
         return self._reader.within if self._whole is None else None
 

@@ -436,8 +436,8 @@ class _Call:
             self._put(out, settled=args.settled)
             if args.done:
                 break
-            if not waits and c.i == len(c.s) and args.streams and self.held is None:
-                c.sink.flows(args.streams)
+            if not waits and c.i == len(c.s) and args.within and self.held is None:
+                c.sink.flows(args.within)
             yield from c.more()
         self.repaired = self.repaired or args.repaired
         self.cut = args.cut

@@ -256,7 +256,7 @@ class ValueEnd:
             elif tag == layout.call_close and k < len(s):
                 return False
         tags = (*layout.tails, *layout.opens_call, *layout.reopen)
-        return follows(s, k, tags, last=last)
+        return follows(s, k, tags, (*layout.after_call, *layout.noise), last=last)
 
     def _call_ends(self, s: str, k: int, start: int) -> bool:
         """Whether the tag ends the call: the value's closing tag may be missing."""

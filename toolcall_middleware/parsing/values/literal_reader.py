@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 from ..cursor import Steps, Undecided
 from ..patterns import WHITE_SPACE, anywhere
-from ..sink import Flow
 from .json_reader import LITERALS, Brackets, quoted, repaired_number
 from .typing import ALL, Places, json_of, literal
 
@@ -85,10 +84,7 @@ class Notation:
 
 
 class LiteralReader:
-    """Reads the arguments of one call after their opening bracket, and emits JSON after the object's first brace.
-
-    See `CopiedArguments`.
-    """
+    """Reads the arguments of one call after their opening bracket, and emits JSON after the object's first brace."""
 
     __slots__ = (
         "_steps", "by_position", "closer", "cut", "declared", "done", "empty", "held", "i", "in_text", "inner",
@@ -129,11 +125,6 @@ class LiteralReader:
         self.in_text = False  # the word can only be a string
         self.by_position = False  # the value has no name
         self._steps = _read(self)  # over, and no longer in a cycle with this, when they are
-
-    @property
-    def streams(self) -> Flow:
-        """What copies the text within a string."""
-        return self.within
 
     def within(self, text: str) -> str | None:
         """See `Flow`."""
