@@ -12,7 +12,7 @@ from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event
 
-from .streams import alike, text_in, thought_in
+from .streams import alike, read, text_in, thought_in
 
 TOOLS = ToolSet.of([Tool("f")])
 LISTED = '<tool_calls>[{"name": "f", "arguments": {}}'
@@ -93,6 +93,19 @@ def test_half_a_surrogate_pair_is_text_in_markup_and_no_error_in_a_name() -> Non
     assert said(events_of("auto", text)) == (text, "", 0)
     text = '<tool_call>{"na\ud800me": "f", "name": "f", "arguments": "{\\"x\\": \\"\ud800\\"}"}</tool_call>'
     assert said(events_of("hermes", text))[2] == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"role": "assistant", "content": %s, "tool_calls": [{"name": "f", "arguments": {}}]}',
+        '{"tool_calls": [{"name": "f", "other": {"x": %s}}]}',
+    ],
+)
+def test_what_is_beside_a_call_may_be_nested_deep(text: str) -> None:
+    tools = ToolSet.of([Tool("f", parameters={"type": "object", "properties": {"x": {}}})])
+    parser = registry.get("json").parser(tools, ParserOptions())
+    assert said(read(parser, [text % ("[" * 50_000 + "]" * 50_000)])) == ("", "{}", 1)
 
 
 @pytest.mark.parametrize("behind", ["  so be it", "\t\n x", "  ", '  "', " \\n"])

@@ -6,7 +6,7 @@ import re
 
 from ..patterns import SPACE, anywhere
 from ..sink import Flow, WrittenArguments
-from ..values.json_reader import JsonReader, decode, quoted
+from ..values.json_reader import JsonReader, decode, decoded, quoted
 
 _IN_SINGLE = anywhere(r"[^'\\\n]*")
 # Inside double quotes, with escapes that are complete. Not what msgspec refuses to decode.
@@ -32,11 +32,8 @@ def _meaning(escape: str) -> str:
     """The text that a complete escape means. One that JSON does not know, and a lone surrogate, stay as they are."""
     if escape == "\\'":
         return "'"
-    try:
-        text: str = decode(f'"{escape}"')
-    except ValueError:
-        return escape
-    return escape if "\ud800" <= text <= "\udfff" else text
+    text: str | None = decoded(f'"{escape}"')
+    return escape if text is None or "\ud800" <= text <= "\udfff" else text
 
 
 class StringArguments:
@@ -161,9 +158,7 @@ class StringArguments:
         for _ in range(4):
             if text.strip() in _NOTHING:
                 return "{}"
-            try:
-                value = decode(text)
-            except (ValueError, RecursionError):
+            if (value := decoded(text)) is None:
                 break
             if not isinstance(value, str):
                 return text

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..cursor import MAX_GAP, Cursor, NotACall, Steps, TextOver, Unreadable
 from ..patterns import WHITE_SPACE
-from ..values.json_reader import JsonReader, decode
+from ..values.json_reader import JsonReader, decode, decoded
 from .call_arguments import CallArguments
 
 _MAX_NAME = 512  # characters of a key, a name or an id
@@ -514,21 +514,14 @@ def arguments_beside(members: Mapping[str, str], schema: Mapping[str, Any] | Non
     if found:
         return "{" + ", ".join(found) + "}"
     for text in members.values():
-        if text.startswith("{") and not known.keys().isdisjoint(_decoded(text) or ()):
+        if text.startswith("{") and not known.keys().isdisjoint(decoded(text) or ()):
             return text
     return ""
 
 
 def text_beside(members: Mapping[str, str]) -> str:
     """The text of an assistant's message that holds calls: its `content`, a string or parts that hold text."""
-    said = _decoded(members.get("content", ""))
+    said = decoded(members.get("content", ""))
     if isinstance(said, list):
         said = "".join(part["text"] for part in said if isinstance(part, dict) and isinstance(part.get("text"), str))
     return said if isinstance(said, str) else ""
-
-
-def _decoded(text: str) -> Any:
-    try:
-        return decode(text)
-    except ValueError:
-        return None

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..cursor import Cursor, NotACall, Steps, TextOver, Undecided
 from ..patterns import WHITE_SPACE
-from ..values.json_reader import decode, quoted
+from ..values.json_reader import decoded, quoted
 from ..values.typing import Places, repaired_json
 from .call_arguments import CallArguments
 from .slot_layout import CDATA, CDATA_END, MAX_TAG, Layout
@@ -141,10 +141,8 @@ def _joined(c: Cursor, layout: Layout, i: int) -> _Call | None:
 def _object(text: str) -> tuple[str, AbstractSet[str]]:
     """The JSON object in `text`, repaired where necessary, and its keys; both empty where `text` is not an object."""
     found = repaired_json(text.strip()) if text.lstrip().startswith("{") else None
-    try:
-        return (found, decode(found).keys()) if found else ("", frozenset())
-    except (ValueError, RecursionError):
-        return "", frozenset()
+    members = decoded(found or "")
+    return (found or "", members.keys()) if members else ("", frozenset())
 
 
 class _Call:

@@ -62,6 +62,14 @@ def decode(text: str) -> Any:
         raise ValueError(str(error)) from None
 
 
+def decoded(text: str) -> Any:
+    """The value of the JSON `text`; None where it is not JSON, or too deep."""
+    try:
+        return decode(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def quoted(text: str) -> str:
     """`text` as the content of a JSON string: quotes, backslashes and control characters are escaped."""
     return text.translate(_ESCAPES)

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from ...json_schema.pointer import Scope
-from .json_reader import NUMBER, WORDS, JsonReader, decode, quoted, repaired_number
+from .json_reader import NUMBER, WORDS, JsonReader, decode, decoded, quoted, repaired_number
 
 ALL = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 """The JSON types. A schema that admits any number has `integer` beside `number`."""
@@ -440,7 +440,7 @@ class Coercion:
         self._in_string = False
         if self._key is not None:
             key, self._key = '"' + "".join(self._key), None
-            self._stack[-1].key = _decoded(key) if self._key_size <= _MAX_KEY else None
+            self._stack[-1].key = _text_of(key) if self._key_size <= _MAX_KEY else None
         elif self._held is not None:
             held, self._held = "".join(self._held), None
             read = self._reading(held)
@@ -450,7 +450,7 @@ class Coercion:
 
     def _reading(self, held: str) -> str | None:
         """The value that a held string means; None where it stays a string."""
-        text = _decoded(held)
+        text = _text_of(held)
         read = None if text is None else self._places.reading(text, self._place)
         if read is None or read[0] not in "{[":
             return read
@@ -511,9 +511,6 @@ class _Frame:
         self.index += 1
 
 
-def _decoded(text: str) -> str | None:
-    try:
-        value = decode(text)
-    except (ValueError, RecursionError):
-        return None
+def _text_of(text: str) -> str | None:
+    value = decoded(text)
     return value if isinstance(value, str) else None
