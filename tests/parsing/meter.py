@@ -17,9 +17,11 @@ from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 
 from .streams import Reader
 
-# Every module that reads a model's text.
+# Every module that reads a model's text. `patterns` makes patterns, once.
 PARSING = [
-    module.name for module in pkgutil.walk_packages(parsing.__path__, f"{parsing.__name__}.") if not module.ispkg
+    module.name
+    for module in pkgutil.walk_packages(parsing.__path__, f"{parsing.__name__}.")
+    if not module.ispkg and not module.name.endswith(".patterns")
 ]
 
 
