@@ -69,7 +69,7 @@ def create_proxy() -> ASGIApp:
 
 def proxy_of(settings: Settings) -> Proxy:
     """The proxy that the settings describe. Raises SettingsError or FormatError."""
-    bound_logging()
+    logging.getLogger("asyncio").addFilter(once_a_second)
     router = Router(settings)
     if settings.access_log != "off":
         write_to_stdout()
@@ -501,27 +501,20 @@ class Lifetime:
         self._previous[number](number, None)
 
 
-class OnceASecond(logging.Filter):
-    """Lets asyncio's words about the file limit pass once a second: they come for each place in the backlog."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last: dict[str, float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is written."""
-        message = record.getMessage().partition("\n")[0][:200]
-        if "accept" not in message:
-            return True
-        now = time.monotonic()
-        passes = now - self._last.get(message, -1.0) >= 1.0
-        if passes:
-            self._last = {message: now}
-        return passes
+_accept_errors: dict[str, float] = {}
+"""When asyncio's last error about the limit of open files was logged."""
 
 
-def bound_logging() -> None:
-    """Lets asyncio's words about a full table of files come once a second."""
-    asyncio_log = logging.getLogger("asyncio")
-    if not any(isinstance(each, OnceASecond) for each in asyncio_log.filters):
-        asyncio_log.addFilter(OnceASecond())
+def once_a_second(record: logging.LogRecord) -> bool:
+    """Whether a record of asyncio is logged. Its errors about the limit of open files, one for each connection in the
+    backlog, are logged once a second.
+    """
+    message = record.getMessage().partition("\n")[0][:200]
+    if "accept" not in message:
+        return True
+    now = time.monotonic()
+    passes = now - _accept_errors.get(message, -1.0) >= 1.0
+    if passes:
+        _accept_errors.clear()
+        _accept_errors[message] = now
+    return passes
