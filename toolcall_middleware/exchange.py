@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from .answer.operations import AnswerWriter
 from .errors import ToolCallError
-from .request.parse import ChatRequest, UsageOnly, is_chat, one_reading, read_request, without_overrides
+from .request.parse import ChatRequest, UsageOnly, asks_for_json, is_chat, one_reading, read_request, without_overrides
 from .request.policy import check_repeated_calls, check_request
 from .response.answer_form import Reply
 from .response.message import Extension
@@ -100,7 +100,7 @@ class Exchange:
         self._kept: list[bytes] = []  # bytes collected of the current response
         self._size = 0
         self._reply: Reply | None = None  # the non-streaming answer that is held for a count
-        self._json = JsonInWords(memory)
+        self._json: JsonInWords | None = None  # for a chat that asks for JSON
         self._last = False  # the tapped stream is complete
         self._early = False  # the answer ends before the backend's
         self.state = State.NEW
@@ -172,14 +172,16 @@ class Exchange:
     # -- the request ---------------------------------------------------------------------------------------------
 
     def _on_request(self, event: Request) -> Sequence[Action]:
-        self._settings = self._json.begin(event.body, self._settings)
+        if self._settings.structured == "auto" and self._settings.mode != "off" and asks_for_json(event.body):
+            self._json = JsonInWords(event.body, self._settings, self._memory)
+            self._settings = self._json.settings
         chat = read_request(event.body, self._settings, always=self._always)
         if isinstance(chat, ChatRequest):
             talk = self._with_tools(chat)
         elif self.guarded and is_chat(event.body):
             body = one_reading(without_overrides(event.body))
             talk = GuardedAnswer(body, self._settings, self._memory)
-        elif isinstance(chat, UsageOnly) or self._json.waits:
+        elif isinstance(chat, UsageOnly) or self._json is not None:
             body, counts = without_overrides(event.body), isinstance(chat, UsageOnly)
             talk = UsageOnlyAnswer(body, self._settings, self._memory, counts=counts)
         else:
@@ -209,7 +211,8 @@ class Exchange:
         talk = self._conversation
         headers = {name.lower(): value.lower() for name, value in event.headers}
         self._kept, self._size, self._reply = [], 0, None
-        self._json.answered(event.status)
+        if self._json is not None:
+            self._json.answered(event.status)
         self.state = talk.begin(event.status, headers)
         if self.state in {State.PASSING, State.TAPPING}:
             self._begun = True
@@ -333,7 +336,7 @@ class Exchange:
     def _on_whole(self, _event: Body | BrokenOff) -> Sequence[Action]:
         talk = self._conversation
         kept, self._kept = b"".join(self._kept), []
-        if (asked := self._json.instead(kept, self._settings, always=self._always)) is not None:
+        if self._json is not None and (asked := self._json.instead(kept, always=self._always)) is not None:
             self._settings, chat = asked
             self._talk = self._with_tools(chat)
             return [StopUpstream(early=False), *self._ask_first()]

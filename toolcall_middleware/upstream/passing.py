@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import ToolCallError, shown
-from ..request.parse import ChatRequest, asks_for_json, read_request, unread_request
+from ..request.parse import ChatRequest, read_request, unread_request
 from ..response.answer_form import Reply, is_completion
 from ..response.outcome import FinishedCall
 from ..settings import Settings
@@ -213,26 +213,19 @@ class GuardedAnswer(ToolAnswer):
 
 
 class JsonInWords:
-    """What one exchange does about `response_format`, with `structured=auto`.
+    """What one exchange does about the `response_format` of a request without tools, with `structured=auto`.
 
-    `waits`: the request was forwarded with the field, and the backend has not answered yet.
+    settings: those that the request is read with.
     """
 
-    def __init__(self, memory: BackendMemory) -> None:
-        self.waits = False
+    def __init__(self, body: bytes, settings: Settings, memory: BackendMemory) -> None:
         self._memory = memory
-        self._body = b""
+        self._body = body
         self._status = 0
         self._refused = ""  # the model whose backend refused the field, until an answer without it confirms this
-
-    def begin(self, body: bytes, settings: Settings) -> Settings:
-        """Return the settings that the request in `body` is read with."""
-        if settings.structured != "auto" or settings.mode == "off" or not asks_for_json(body):
-            return settings
-        if self._memory.refuses(openai.model_of(body), _FIELD):
-            return settings.layer(_IN_WORDS, _SOURCE)
-        self.waits, self._body = True, body
-        return settings
+        known = memory.refuses(openai.model_of(body), _FIELD)
+        self.settings = settings.layer(_IN_WORDS, _SOURCE) if known else settings
+        self._waits = not known  # the request is forwarded with the field, and the backend has not answered yet
 
     def answered(self, status: int) -> None:
         """The head of an answer has arrived."""
@@ -240,15 +233,15 @@ class JsonInWords:
         if self._refused and status == 200:
             self._memory.refuse(self._refused, _FIELD)
 
-    def instead(self, refusal: bytes, settings: Settings, *, always: bool) -> tuple[Settings, ChatRequest] | None:
+    def instead(self, refusal: bytes, *, always: bool) -> tuple[Settings, ChatRequest] | None:
         """The settings and the request that ask in words, if the answer's body refuses the field by name; else None."""
         said = refusal[:_MAX_READ].lower()
-        waited, self.waits = self.waits, False
+        waited, self._waits = self._waits, False
         if not waited or self._status not in {400, 422} or b"invalid schema" in said:
             return None
         if not any(name in said for name in _NAMES):
             return None
-        settings = settings.layer(_IN_WORDS, _SOURCE)
+        settings = self.settings.layer(_IN_WORDS, _SOURCE)
         try:
             chat = read_request(self._body, settings, always=always)
         except ToolCallError:

@@ -58,7 +58,7 @@ class Places:
 
     def __init__(self, parameters: Mapping[str, Any] | None) -> None:
         self.root: Place = None if parameters is None else (parameters,)
-        self._scope = Scope(parameters)
+        self._parameters = parameters
         self._types: dict[tuple[int, int], frozenset[str]] = {}
         self._lookups = 0
         # Each entry keeps the place whose identity is its key.
@@ -67,6 +67,10 @@ class Places:
     def argument(self, name: str) -> frozenset[str]:
         """The types of the parameter `name`; a call may have any number of them."""
         return self.types(_member(self._arguments, name))
+
+    @cached_property
+    def _scope(self) -> Scope:
+        return Scope(self._parameters)
 
     @cached_property
     def _arguments(self) -> Place:
@@ -141,7 +145,7 @@ class Places:
 
     def _read_types(self, schema: Mapping[str, Any], below: int) -> frozenset[str]:
         found = _own_types(schema)
-        parts = [self._scope.find(schema.get("$ref"))]
+        parts = [self._scope.find(schema["$ref"])] if "$ref" in schema else []
         for key in ("anyOf", "oneOf"):
             options = schema.get(key)
             if isinstance(options, list) and options:
