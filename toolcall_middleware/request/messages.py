@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import ToolCallError, kind, refusal, shown
+from ..errors import kind, refusal, shown
 from ..wire.json_input import DECODE_ERRORS, LARGE, decode, written_arguments
 
 MAX_NESTING = 200
@@ -33,7 +33,7 @@ def read_history(raw: bytes, *, max_rounds: int | None, max_messages: int | None
         raise refusal("messages", "'messages' must hold at least one message.")
     if max_messages is not None and len(messages) > max_messages:
         text = f"max_messages is {max_messages}: the request has {len(messages)} messages."
-        raise ToolCallError("limit_exceeded", text, param="messages")
+        raise refusal("messages", text, "limit_exceeded")
     history = History()
     for index, message in enumerate(messages):
         history.add(message, f"messages[{index}]", index)
@@ -42,7 +42,7 @@ def read_history(raw: bytes, *, max_rounds: int | None, max_messages: int | None
             f"max_tool_rounds is {max_rounds}: the conversation has {history.rounds} turns with tool calls, the last of"
             f" them of {shown(history.last_name)}."
         )
-        raise ToolCallError("limit_exceeded", text, param="messages")
+        raise refusal("messages", text, "limit_exceeded")
     return history
 
 
@@ -131,15 +131,15 @@ class History:
         call_id, where = message.get("tool_call_id"), f"{param}.tool_call_id"
         if not self.rounds:
             text = "A message with role 'tool' must follow an assistant message with 'tool_calls'."
-            raise ToolCallError("invalid_message_order", text, param=f"{param}.role")
+            raise refusal(f"{param}.role", text, "invalid_message_order")
         if call_id is not None and not isinstance(call_id, str):
             raise refusal(where, f"'tool_call_id' must be a string, got {kind(call_id)}.")
         if not call_id:
             text = "A message with role 'tool' needs the 'tool_call_id' of the call that it answers."
-            raise ToolCallError("invalid_tool_call_id", text, param=where)
+            raise refusal(where, text, "invalid_tool_call_id")
         if call_id not in self._ids:
             text = f"No earlier assistant message has a tool call with the id {shown(call_id)}."
-            raise ToolCallError("invalid_tool_call_id", text, param=where)
+            raise refusal(where, text, "invalid_tool_call_id")
         if "content" not in message:
             raise refusal(f"{param}.content", "A message with role 'tool' needs 'content'.")
         if not isinstance(message.get("is_error"), bool | None):

@@ -35,27 +35,24 @@ def check_request(chat: ChatRequest, settings: Settings) -> list[str]:
     """Return warnings. Raises ToolCallError for a request that the operator does not allow."""
     warnings = _check_allowlist(chat, settings) + _check_provider_tools(chat, settings)
     if settings.refuse_deprecated and chat.deprecated:
-        raise ToolCallError(
-            "invalid_request",
-            "'functions' and 'function_call' are deprecated and refused here; use 'tools', 'tool_choice', 'tool_calls'"
-            " and messages with role 'tool'.",
-            param=chat.deprecated,
-        )
+        text = "'functions' and 'function_call' are deprecated and refused here"
+        uses = "use 'tools', 'tool_choice', 'tool_calls' and messages with role 'tool'."
+        raise refusal(chat.deprecated, f"{text}; {uses}")
     for number, tool in enumerate(chat.tools.tools):
         path = _path(chat, number, tool)
         if settings.strict_names and not _STRICT_NAME.fullmatch(tool.name):
             message = f"The tool name {tool.name!r} must match ^[a-zA-Z0-9_]+$."
-            raise ToolCallError("invalid_tool_schema", message, param=f"{path}.name")
+            raise refusal(f"{path}.name", message, "invalid_tool_schema")
         pattern = settings.tool_name_pattern
         if pattern is not None and not re.compile(pattern).search(tool.name):
             message = f"The tool name {tool.name!r} must match {pattern} (tool_name_pattern)."
-            raise ToolCallError("invalid_tool_schema", message, param=f"{path}.name")
+            raise refusal(f"{path}.name", message, "invalid_tool_schema")
         if settings.require_descriptions:
             _check_descriptions(tool, path)
         if settings.strict_schemas and tool.strict:
             if chat.choice.parallel:
                 message = f"The tool {tool.name!r} has strict: true; set 'parallel_tool_calls' to false."
-                raise ToolCallError("invalid_tool_schema", message, param="parallel_tool_calls")
+                raise refusal("parallel_tool_calls", message, "invalid_tool_schema")
             _check_strict_schema(tool, f"{path}.parameters")
     if settings.strict_tools:
         _check_forms(chat)
@@ -77,7 +74,7 @@ def _check_allowlist(chat: ChatRequest, settings: Settings) -> list[str]:
             continue
         message = f"The tool {tool.name!r} is not on the allowlist."
         if settings.allowlist_mode == "enforce":
-            raise ToolCallError("tool_not_allowed", message, param=f"{_path(chat, number, tool)}.name")
+            raise refusal(f"{_path(chat, number, tool)}.name", message, "tool_not_allowed")
         _log.warning("%s", message)
         warnings.append(message)
     return warnings
@@ -119,7 +116,7 @@ def _check_descriptions(tool: Tool, path: str) -> None:
             if child.keyword == "properties" and not _is_described(child.schema, scope):
                 message = f"The parameter {child.step!r} of the tool {tool.name!r} has no description."
                 where = f"{path}.parameters{dotted(child.below(place))}"
-                raise ToolCallError("invalid_tool_schema", message, param=where)
+                raise refusal(where, message, "invalid_tool_schema")
 
 
 def _is_described(schema: Any, scope: Scope) -> bool:
@@ -163,7 +160,7 @@ def _may_be_object(schema: Mapping[str, Any]) -> bool:
 
 
 def _broken(tool: Tool, what: str, path: str) -> ToolCallError:
-    return ToolCallError("invalid_tool_schema", f"The tool {tool.name!r} has strict: true: {what}.", param=path)
+    return refusal(path, f"The tool {tool.name!r} has strict: true: {what}.", "invalid_tool_schema")
 
 
 def _check_forms(chat: ChatRequest) -> None:
@@ -173,19 +170,15 @@ def _check_forms(chat: ChatRequest) -> None:
     for number, entry in enumerate(msgspec.json.decode(chat.tools_raw)):
         path = f"tools[{number}]"
         if entry.get("type") is None:
-            raise ToolCallError(
-                "invalid_request", "A tool needs 'type'; it must be 'function' or 'custom'.", param=f"{path}.type"
-            )
+            raise refusal(f"{path}.type", "A tool needs 'type'; it must be 'function' or 'custom'.")
         if entry["type"] == "custom":
             continue
         parameters, where = entry["function"].get("parameters"), f"{path}.function.parameters"
         if parameters is None:
-            raise ToolCallError(
-                "invalid_tool_schema", "A tool needs 'parameters', a JSON Schema of an object.", param=where
-            )
+            raise refusal(where, "A tool needs 'parameters', a JSON Schema of an object.", "invalid_tool_schema")
         if parameters.get("type") != "object":
             text = "The schema of a tool's parameters must have 'type: \"object\"' at its root."
-            raise ToolCallError("invalid_tool_schema", text, param=f"{where}.type")
+            raise refusal(f"{where}.type", text, "invalid_tool_schema")
 
 
 def _check_roles(messages: list[dict[str, Any]]) -> None:
@@ -195,10 +188,10 @@ def _check_roles(messages: list[dict[str, Any]]) -> None:
         for field, owner in (("tool_calls", "assistant"), ("tool_call_id", "tool")):
             if role != owner and message.get(field) is not None:
                 text = f"'{field}' belongs into a message with role '{owner}', not '{role}'."
-                raise ToolCallError("invalid_request", text, param=f"messages[{number}].{field}")
+                raise refusal(f"messages[{number}].{field}", text)
         if role == "tool" and message.get("content") is None:
             text = "The 'content' of a message with role 'tool' must not be null."
-            raise ToolCallError("invalid_request", text, param=f"messages[{number}].content")
+            raise refusal(f"messages[{number}].content", text)
 
 
 def _check_ids(messages: list[dict[str, Any]]) -> None:
@@ -208,7 +201,7 @@ def _check_ids(messages: list[dict[str, Any]]) -> None:
             where = f"messages[{number}].tool_calls[{position}].id"
             if not _OWN_ID.fullmatch(call["id"]):
                 text = f"The id {call['id'][:80]!r} does not have the form call_[a-zA-Z0-9]+."
-                raise ToolCallError("invalid_tool_call_id", text, param=where)
+                raise refusal(where, text, "invalid_tool_call_id")
 
 
 def _check_results(messages: list[dict[str, Any]]) -> None:
@@ -220,7 +213,7 @@ def _check_results(messages: list[dict[str, Any]]) -> None:
             call_id = message["tool_call_id"]
             if call_id not in open_calls:
                 text = f"The call {call_id[:80]!r} has been answered already, or is not one of the turn before."
-                raise ToolCallError("invalid_tool_call_id", text, param=f"messages[{number}].tool_call_id")
+                raise refusal(f"messages[{number}].tool_call_id", text, "invalid_tool_call_id")
             del open_calls[call_id]
             continue
         if open_calls:
@@ -237,7 +230,7 @@ def _check_results(messages: list[dict[str, Any]]) -> None:
 
 def _unanswered(open_calls: Mapping[str, str]) -> ToolCallError:
     call_id, path = next(iter(open_calls.items()))
-    return ToolCallError("invalid_message_order", f"The call {call_id[:80]!r} has no result.", param=path)
+    return refusal(path, f"The call {call_id[:80]!r} has no result.", "invalid_message_order")
 
 
 _NOTE = (

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..errors import ToolCallError, kind, refusal, shown
+from ..errors import kind, refusal, shown
 from ..json_schema.pattern import text_pattern
 from ..json_schema.validate_schema import MAX_VALUES, SchemaChecker, SchemaFault
 from ..lru_cache import LRUCache
@@ -67,10 +67,10 @@ def _read(raw: bytes, limits: ToolLimits, field: str) -> OfferedTools:
     if limits.max_tools is not None and len(entries) > limits.max_tools:
         most, over = limits.max_tools, _name_in(entries[limits.max_tools])
         message = f"max_tools is {most}: the request offers {len(entries)} tools, {over} is the first too many."
-        raise ToolCallError("too_many_tools", message, param=field)
+        raise refusal(field, message, "too_many_tools")
     if raw.count(b",") + raw.count(b"{") + raw.count(b"[") > 10 * MAX_VALUES:  # text has some of these, too
         message = f"The tools cannot be checked: their schemas hold more than {MAX_VALUES} values."
-        raise ToolCallError("invalid_tool_schema", message, param=field)
+        raise refusal(field, message, "invalid_tool_schema")
     reader = _Reader(limits)
     for index, entry in enumerate(entries):
         param = f"{field}[{index}]"
@@ -212,7 +212,7 @@ class _Reader:
         if tool.name in self.tools:
             message = f"Two tools have the name {shown(tool.name)}."
             where = f"{param}.name" if legacy else f"{path}.name"
-            raise ToolCallError("invalid_tool_schema", message, param=where)
+            raise refusal(where, message, "invalid_tool_schema")
         if entry.get(LOADED_FIELD) is True:
             tool = replace(tool, loaded=True)
         self.tools[tool.name] = tool
@@ -251,7 +251,7 @@ class _Reader:
                 f"{shown(name)} is no name for a tool: it must not be empty, nor hold white space, control characters,"
                 " quotes, backticks, braces or angle brackets."
             )
-            raise ToolCallError("invalid_tool_schema", message, param=where)
+            raise refusal(where, message, "invalid_tool_schema")
         self._limit("max_tool_name_length", len(name), name, "the name", where)
         return name
 
@@ -269,12 +269,12 @@ class _Reader:
             return None
         if not isinstance(parameters, dict):
             message = f"Invalid schema for function {shown(name)}: it must be an object, got {kind(parameters)}."
-            raise ToolCallError("invalid_tool_schema", message, param=param)
+            raise refusal(param, message, "invalid_tool_schema")
         try:
             levels = self._schemas.check(parameters)
         except SchemaFault as fault:
             message = f"Invalid schema for function {shown(name)}: {fault}."
-            raise ToolCallError("invalid_tool_schema", message, param=param + fault.where) from None
+            raise refusal(param + fault.where, message, "invalid_tool_schema") from None
         self._limit("max_schema_depth", levels, name, "the schema", param)
         return parameters
 
@@ -283,7 +283,7 @@ class _Reader:
         if most is not None and size > most:
             unit = "levels" if limit == "max_schema_depth" else "characters"
             message = f"{limit} is {most}: {what} of tool {shown(name)} has {size} {unit}."
-            raise ToolCallError("limit_exceeded", message, param=param)
+            raise refusal(param, message, "limit_exceeded")
 
 
 _MARKUP = frozenset(" \"'`{}<>")

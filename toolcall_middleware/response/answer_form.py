@@ -93,7 +93,7 @@ def read_whole(data: bytes, make_choice: Callable[[], ChoiceAnswer], usage: Usag
         return None
     numbers = openai.usage_of(top)
     usage.saw(numbers)  # they may show that the token limit cut a call
-    choices = Choices(make_choice, usage, expected=len(given), counts=usage.listens)
+    choices = Choices(make_choice, usage, expected=len(given))
     messages: list[tuple[Fields, Part]] = []
     for number, (fields, message) in enumerate(given):
         plain = with_plain_content(message)

@@ -66,7 +66,7 @@ class Part(msgspec.Struct):
 class Choices:
     """The choices of one stream.
 
-    make_choice: makes the reader of one. expected: how many the client requested. counts: whether `usage` counts text.
+    make_choice: makes the reader of one. expected: how many the client requested.
     `patience`: how often a complete answer is found unended before it is ended here; an event counts once or twice. The
     backend sends its usage when it ends the answer itself. `read_unparsed`: makes the reader for `unparsed_call`,
     where calls are possible; `salvaged`: the call is one that the backend could not parse.
@@ -77,13 +77,11 @@ class Choices:
         "patience", "read_unparsed", "salvaged",
     )  # fmt: skip
 
-    def __init__(
-        self, make_choice: Callable[[], ChoiceAnswer], usage: UsageMeter, *, expected: int, counts: bool
-    ) -> None:
+    def __init__(self, make_choice: Callable[[], ChoiceAnswer], usage: UsageMeter, *, expected: int) -> None:
         self._make_choice = make_choice
         self._usage = usage
         self._expected = expected
-        self._counts = counts
+        self._counts = usage.listens
         self.by_index: dict[int, Choice] = {}
         self.goes_on = False
         """This answer continues an earlier one of the backend's, with which the client's answer began."""

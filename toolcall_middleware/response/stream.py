@@ -228,7 +228,7 @@ class StreamRewriter:
         self._emit = emitter
         self._include_usage = chat.include_usage
         self._counts = usage.listens
-        self.choices = Choices(make_choice, usage, expected=chat.n, counts=self._counts)
+        self.choices = Choices(make_choice, usage, expected=chat.n)
         """The choices read so far, and how long a complete answer is awaited."""
         self.choices.goes_on = begun is not None
         self._last: Template | None = None  # of the last chunk that was read in full, if others may repeat it
