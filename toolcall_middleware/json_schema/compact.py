@@ -131,7 +131,7 @@ def _moved(tool: Tool, definitions: dict[str, Any]) -> dict[str, Any]:
         own = root.get(keyword)
         for name in own if isinstance(own, dict) else ():
             places[keyword, name] = _reserve(definitions, f"{tool.name}_{name}")
-    home = ""  # where the root itself stands, once something refers to it
+    home = ""  # the root's own definition, once something refers to it
 
     def repoint(node: dict[str, Any]) -> dict[str, Any]:
         nonlocal home

@@ -1,4 +1,4 @@
-"""Our own checks of those keywords that jsonschema checks in a way that a client can make dear.
+"""Our own checks of those keywords that jsonschema checks in a way that a client can make costly.
 
 jsonschema runs patterns with `re`, which has no time limit, compares each item of a list with each other, and
 follows references through a registry of its own. Its `unevaluatedProperties` and `unevaluatedItems` look through a

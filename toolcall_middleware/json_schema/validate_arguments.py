@@ -1,6 +1,6 @@
 """Do the arguments of a finished call fit the tool's schema. Bounded in time, whatever schema and arguments are.
 
-jsonschema says it, with the keywords that can be dear replaced by ours (`rules`). Nothing is fetched:
+jsonschema decides, with the keywords that can be costly replaced by ours (`rules`). Nothing is fetched:
 references were found to be local when the request was read. Why not a quicker library: docs/decisions.
 """
 

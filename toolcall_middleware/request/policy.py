@@ -255,8 +255,8 @@ def check_repeated_calls(chat: ChatRequest, limit: int) -> None:
     if count < limit:
         return
     place = next(at for at in range(len(chat.messages) - 1, -1, -1) if chat.messages[at]["role"] == "tool")
-    told = chat.messages[place]
-    chat.messages[place] = {**told, "content": _with_note(told.get("content"), _NOTE.format(count=count))}
+    last = chat.messages[place]
+    chat.messages[place] = {**last, "content": _with_note(last.get("content"), _NOTE.format(count=count))}
     chat.fields["messages"] = msgspec.Raw(msgspec.json.encode(chat.messages))
 
 

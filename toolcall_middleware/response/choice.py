@@ -345,16 +345,16 @@ class ChoiceAnswer:
             return self.message.apply(events)
         if self._channel is None or source is not Source.TEXT:
             return self._take_from([(source, event) for event in events])
-        told: list[tuple[Source, Event]] = []
+        routed: list[tuple[Source, Event]] = []
         for event in events:
             if type(event) is Reasoning and event.channel:
-                told += [(Source.CHANNEL, inner) for inner in self._channel.feed(event.text)]
+                routed += [(Source.CHANNEL, inner) for inner in self._channel.feed(event.text)]
                 self._straight = False  # the next text first ends the channel
             else:
-                told += [(Source.CHANNEL, inner) for inner in self._channel.finish()]
+                routed += [(Source.CHANNEL, inner) for inner in self._channel.finish()]
                 self._straight = self.policy.is_straight
-                told.append((source, event))
-        return self._take_from(told)
+                routed.append((source, event))
+        return self._take_from(routed)
 
     def _take_from(self, events: list[tuple[Source, Event]]) -> list[Op]:
         ops: list[Op] = []

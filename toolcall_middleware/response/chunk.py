@@ -195,16 +195,16 @@ class Choices:
             part.may_repeat = part.unchanged = False
         self._take(part)
         # Some engines send an empty finish_reason until the end.
-        reason = told = openai.read_text(fields.get("finish_reason")) or None
+        reason = stated = openai.read_text(fields.get("finish_reason")) or None
         if broken is not None:
             answer.message.fault, reason = broken, None
-        elif told is not None:
-            reason = self._finish(part, told)
+        elif stated is not None:
+            reason = self._finish(part, stated)
             if answer.message.fault is None and answer.asked is None:
                 choice.finished = True
             else:
                 reason = None
-        part.unchanged = part.unchanged and reason == told
+        part.unchanged = part.unchanged and reason == stated
         if reason is not None and (answer.message.extras or answer.stop_reason or (part.text and answer.message.calls)):
             part.unchanged = False  # after calls, the delta with the finish_reason is empty
         if not choice.has_role and openai.is_null(part.delta.get("role")):
@@ -255,12 +255,12 @@ class Choices:
         part.unchanged = part.unchanged and not calls and shown == ([Content(text)] if text else [])
         part.delta, part.ops = delta, reasoning + ops
 
-    def _finish(self, part: Part, told: str | None) -> str:
-        """End the choice of a part. told: the backend's finish_reason. Returns the true one."""
-        last, reason = part.choice.answer.finish(told)
+    def _finish(self, part: Part, stated: str | None) -> str:
+        """End the choice of a part. stated: the backend's finish_reason. Returns the true one."""
+        last, reason = part.choice.answer.finish(stated)
         part.ops += last
         part.unchanged = part.unchanged and all(type(op) is CallClosed for op in last)
-        if told in ENDED:
+        if stated in ENDED:
             self._usage.ended()
         return reason
 
@@ -298,8 +298,8 @@ class Choices:
         ops, reason = choice.answer.finish(None, lost=lost)
         failed = choice.answer.message.fault or failed
         choice.finished = not lost and failed is None and choice.answer.asked is None
-        told = reason if choice.finished else None
-        return Part(choice, {"index": openai.raw(index)}, {}, "", ops, told, unchanged=False, index=index), failed
+        stated = reason if choice.finished else None
+        return Part(choice, {"index": openai.raw(index)}, {}, "", ops, stated, unchanged=False, index=index), failed
 
 
 def take_calls(message: Fields, *, asked: bool) -> tuple[list[Any], Fields]:

@@ -261,7 +261,7 @@ class NativeCalls:
             reader = call.reader = CallArguments(text[0])
             self._last_read = max(self._last_read, call.number)
         end, out = (0, "") if reader.done else reader.feed(text, 0)
-        if reader.done and (behind := text[end:].strip()) and not _begins(call.written, behind):
+        if reader.done and (rest := text[end:].strip()) and not _begins(call.written, rest):
             call.garbled = True  # text that is not a second copy follows the last brace
         if reader.stuck:
             out += reader.close()
