@@ -82,7 +82,10 @@ def number(least: int, most: int) -> Callable[[str], int]:
 
 
 def option(parser: argparse.ArgumentParser, flag: str, help: str, **more: Any) -> None:  # noqa: A002 - argparse's name
-    """Adds an option. flag: its name, and what it takes, as the help shows them. The help ends with a default given."""
+    """Adds an option. flag: its name, and what it takes, as the help shows them. The help ends with a default given.
+
+    An option whose `dest` is the name of a setting gives that setting (`given_settings`).
+    """
     name, _, metavar = flag.partition(" ")
     if metavar:
         more["metavar"] = metavar
@@ -91,7 +94,7 @@ def option(parser: argparse.ArgumentParser, flag: str, help: str, **more: Any) -
 
 def add_upstream(parser: argparse.ArgumentParser) -> None:
     """Which backend: its address, its API, and the variable that holds its key."""
-    option(parser, "--upstream URL", "the upstream's base address, /v1 included")
+    option(parser, "--upstream URL", "the upstream's base address, /v1 included", dest="upstream_url")
     option(parser, "--upstream-api API", f"{OPTIONS['upstream_api'].allowed} (default: openai)")
     option(parser, "--key-env NAME", "the variable that holds the upstream's key")
 
@@ -127,20 +130,11 @@ def add_style(parser: argparse.ArgumentParser, *, mode: str = "prompt") -> None:
 
 
 def given_settings(args: argparse.Namespace) -> dict[str, Any]:
-    """The settings that the arguments of `add_upstream`, `add_settings` and `add_style` give; `--set` wins.
+    """The settings that the arguments give; `--set` wins.
 
     Raises UsageError for a `--set` without a value, a `--key-env` that is not set, and an address with a path too many.
     """
-    options = {
-        "upstream_url": "upstream",
-        "upstream_api": "upstream_api",
-        "upstreams_file": "upstreams",
-        "format": "format",
-        "mode": "mode",
-        "template": "template",
-    }
-    given = {name: getattr(args, option, None) for name, option in options.items()}
-    values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    values = {name: value for name, value in vars(args).items() if name in OPTIONS and value is not None}
     refuse_whole_path(values.get("upstream_url"), "--upstream")
     variable = getattr(args, "key_env", None)
     if variable is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import SettingsError, ToolCallError
 from ..settings import OPTIONS, Settings
-from .command import Command, UsageError, add_settings, cut, given_settings, read_file
+from .command import Command, UsageError, add_settings, cut, given_settings, option, read_file
 
 _INDENT = "    "
 _WIDEST = 120
@@ -23,9 +23,9 @@ _LEAST_VALUES = 12
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", metavar="NAME", nargs="*", help="only these settings, with what each allows")
     add_settings(parser)
-    parser.add_argument("--upstreams", metavar="FILE", help="as they are for each upstream of this file")
-    parser.add_argument("--tenant", metavar="NAME", help="as they are for a tenant of the tenants_file")
-    parser.add_argument("--request", metavar="FILE", help="as they are for this request, a JSON body; - is stdin")
+    option(parser, "--upstreams FILE", "as they are for each upstream of this file", dest="upstreams_file")
+    option(parser, "--tenant NAME", "as they are for a tenant of the tenants_file")
+    option(parser, "--request FILE", "as they are for this request, a JSON body; - is stdin")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 

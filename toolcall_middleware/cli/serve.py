@@ -46,7 +46,7 @@ _TRY_TOOL = {
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_upstream(parser)
-    option(parser, "--upstreams FILE", "TOML with several upstreams; SIGHUP reads it anew")
+    option(parser, "--upstreams FILE", "TOML with several upstreams; SIGHUP reads it anew", dest="upstreams_file")
     option(parser, "--host", "where to listen", default="127.0.0.1")
     option(parser, "--port", "0: a free one", type=number(0, 65535), default=8080)
     add_style(parser)
@@ -118,8 +118,6 @@ def _run(args: argparse.Namespace) -> int:
 def _values(args: argparse.Namespace) -> dict[str, Any]:
     """The settings that the command line gives, by name."""
     values = given_settings(args)
-    if args.shutdown_grace is not None:
-        values.setdefault("shutdown_grace", args.shutdown_grace)
     if args.open and not args.inspect:
         raise UsageError("--open: there is a page only with --inspect.")
     if args.inspect:

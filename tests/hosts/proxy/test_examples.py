@@ -65,7 +65,7 @@ def test_what_is_run_is_a_command_that_exists(command: list[str]) -> None:
     assert command[0].rpartition("/")[2] == "toolcall-middleware"
     args, rest = cli.build_parser().parse_known_args(command[1:])
     assert rest == []
-    assert (args.upstreams, args.port, args.shutdown_grace) == ("/etc/toolcall/upstreams.toml", 8080, 60)
+    assert (args.upstreams_file, args.port, args.shutdown_grace) == ("/etc/toolcall/upstreams.toml", 8080, 60)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
@@ -120,7 +120,7 @@ def test_the_manifest_runs_a_command_that_exists_and_leaves_it_time() -> None:
     (line,) = re.findall(r"^ +args: \[(.*)\]$", text, re.MULTILINE)
     words = [word.strip().strip('"') for word in line.split(",")]
     args, rest = cli.build_parser().parse_known_args(words[1:])
-    assert (words[0], rest, args.upstreams) == ("toolcall-middleware", [], "/etc/toolcall/upstreams.toml")
+    assert (words[0], rest, args.upstreams_file) == ("toolcall-middleware", [], "/etc/toolcall/upstreams.toml")
     (grace,) = re.findall(r"terminationGracePeriodSeconds: (\d+)", text)
     (before,) = re.findall(r'command: \[sleep, "(\d+)"\]', text)
     assert int(grace) > args.shutdown_grace + int(before)
@@ -144,7 +144,7 @@ def test_the_compose_file_starts_the_proxy_and_what_shows_its_metrics() -> None:
     assert set(services) == {"proxy", "prometheus", "grafana"}
     words = services["proxy"]["command"]
     args, rest = cli.build_parser().parse_known_args(words[1:])
-    assert (words[0], rest, args.upstreams) == ("toolcall-middleware", [], "/etc/toolcall/upstreams.toml")
+    assert (words[0], rest, args.upstreams_file) == ("toolcall-middleware", [], "/etc/toolcall/upstreams.toml")
     given = services["proxy"]["environment"]
     settings = Settings.from_env(given)
     assert settings.metrics == "on"

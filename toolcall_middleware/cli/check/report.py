@@ -5,6 +5,7 @@ What is published does not show where the backend is: no address, no path on a d
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import io
@@ -17,14 +18,12 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 import msgspec
 
 from .._console import console
-from ..command import UsageError, cut, many, shown
+from ..command import UsageError, cut, many, read_file, shown
 from .findings import Report
 from .table import show
 
 _MOST_TEXT = 300
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{0,20}://[^\s'\"<>]+", re.IGNORECASE)
-_MOST_BYTES = 8 << 20
-"""Of one file: a report has some ten thousand."""
 _MOST_FILES = 500
 _INDEX = "index.html"
 _COLUMNS = 140
@@ -95,16 +94,11 @@ def _name_of(path: str) -> str:
 
 
 def read_folder(folder: Path) -> list[Report]:
-    """The reports in a folder, by backend and model. Files that are none are passed over."""
+    """The reports in a folder, by backend and model. Other files are passed over."""
     found = []
     for path in sorted(folder.glob("*.json"))[:_MOST_FILES]:
-        try:
-            with path.open("rb") as file:
-                data = file.read(_MOST_BYTES + 1)
-            if len(data) <= _MOST_BYTES:
-                found.append(_DECODER.decode(data))
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
+        with contextlib.suppress(UsageError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            found.append(_DECODER.decode(read_file(str(path))))
     return sorted(found, key=lambda one: (one.backend.lower(), one.model.lower(), one.api, one.questions.source))
 
 
