@@ -586,6 +586,19 @@ def test_a_backend_that_gives_one_choice_of_two_is_not_held_for_ever() -> None:
     assert check_stream(made.finish() + made.end()).only.named_calls == [("f", "{}")]
 
 
+def test_fields_beside_dropped_text_do_not_open_the_answer() -> None:
+    made = rewriter(hold=Hold.SPEECH, policy={"prose": "drop", "may_call": True})
+    dropped = [chunk({"content": text}, token_ids=[1]) for text in ("a", "b", "c")]
+    assert made.feed(stream(role(), *dropped, done=False)) == b""
+    assert b'"token_ids":[1]' in made.feed(stream(*says("[f|{}]"), done=False))
+
+
+def test_a_chunk_that_fits_a_template_opens_the_answer() -> None:
+    made = rewriter(hold=Hold.SPEECH, policy={"stop": ("END",)})
+    assert made.feed(stream(role(), *says("E"), done=False)) == b""
+    assert b'"Ex"' in made.feed(stream(*says("x"), done=False))
+
+
 def test_what_is_held_is_bounded() -> None:
     made = rewriter(hold=Hold.CALL, policy={"hold_prose": True}, max_bytes=2000)
     for _ in range(40):
