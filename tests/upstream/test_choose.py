@@ -14,7 +14,7 @@ from tests.upstream.test_tool_budget import ARGUMENTS, body_of, both, each_face,
 from tests.upstream.test_tool_budget import send as send_with
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.errors import SettingsError
-from toolcall_middleware.formats.inner_calls import FirstString
+from toolcall_middleware.response.inner_calls import FirstString
 
 TOOLS = [("get_weather", "Tells the weather.", ARGUMENTS)]
 TEXT = 'It is "sunny"\nin Rome, 20 °C 🌞.'

@@ -17,7 +17,6 @@ from ..answer.operations import Content, Op, ReasoningText
 from ..errors import ToolCallError
 from ..formats import registry
 from ..formats.base import ParserOptions, StreamParser, ToolFormat
-from ..formats.inner_calls import Asked, InnerCalls, InnerTools, OuterEvents
 from ..formats.near_misses import NoCall
 from ..json_schema.validate_arguments import checker_for
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
@@ -26,6 +25,7 @@ from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..wire import openai
 from ..wire.openai import Fields
+from .inner_calls import Asked, InnerCalls, InnerTools, OuterEvents
 from .message import AnswerPolicy, Message, Source
 from .native_calls import NativeCalls
 from .outcome import LONGEST_PIECE, FinishedCall, first_of

@@ -14,10 +14,10 @@ from ..errors import ToolCallError
 from ..formats import registry
 from ..formats.answer_text import JsonAnswer
 from ..formats.base import ToolFormat
-from ..formats.inner_calls import Asked
 from ..observe.json_log import log_event
 from ..request.parse import ChatRequest
 from ..response.choice import AnswerOutcome, ChoiceAnswer, choice_maker
+from ..response.inner_calls import Asked
 from ..response.message import AnswerPolicy, Extension
 from ..response.outcome import CallReport
 from ..response.stream import Hold, hold_for

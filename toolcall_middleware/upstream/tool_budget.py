@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 
 from ..formats.base import ToolFormat
-from ..formats.inner_calls import Asked, InnerTools
 from ..formats.prompt.escaping import as_data, describe, dump
 from ..json_schema.compact import shortest_schema
 from ..json_schema.validate_arguments import UNCHECKED, checker_for
@@ -28,6 +27,7 @@ from ..model import ChoiceMode, Tool, ToolCall, ToolResult, ToolSet
 from ..parsing.values.typing import Coercion
 from ..request.messages import calls_of
 from ..request.parse import ChatRequest
+from ..response.inner_calls import Asked, InnerTools
 from ..settings import Settings
 from ..usage.tokenizers.base import APPROXIMATE
 from ..usage.tokenizers.vocabularies import load

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..formats.base import StreamParser
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Stop, Text
-from .base import StreamParser
 
 _STOP = Stop("")
 _BEGINNING = re.compile(r'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*"')

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from toolcall_middleware.formats.inner_calls import MOST_HELD, InnerCalls, InnerTools, OuterEvents
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Text
 from toolcall_middleware.response import outcome
+from toolcall_middleware.response.inner_calls import MOST_HELD, InnerCalls, InnerTools, OuterEvents
 from toolcall_middleware.response.outcome import CallOutcomes, CallReport
 
 PIECE = "x" * 4096
