@@ -43,9 +43,6 @@ _OF_CALLS: Any = None
 _TAG = re.compile(r"<(\w[\w:.\-]{1,64})>")
 """An opening marker that text must not hold. Text never holds the shapes of special tokens (`<|…|>`)."""
 
-_SPECIAL = ("<|", "<｜")
-"""How special tokens begin."""
-
 _BEHIND_TOOLS = re.compile(r"\{tools\}\]?\s*(</[^\s<>]+>)")
 """The tag that closes the tools in a prompt. No description may hold it."""
 
@@ -78,7 +75,7 @@ class Family:
     own_openers: tuple[Opener, ...] = ()
     """Those that only this family's parser knows: in other models' answers they may be text. Each replaces the one with
     the same marker that `auto` knows."""
-    fallback: tuple[Opener, ...] = ANY_JSON
+    fallback: tuple[Opener, ...] = _OF_CALLS
     """Calls in JSON without a marker, which every model writes now and then."""
     markup: Markup = _NO_MARKUP
     """What its models write besides calls and text."""
@@ -135,15 +132,12 @@ class Family:
         self._fill(markup=known)
         if self.auto_openers is None:
             self._fill(auto_openers=calls.openers)
+        for derived in ("fallback", "answer", "trigger", "special_tokens"):
+            if getattr(self, derived) is None:
+                self._fill(**{derived: getattr(calls, derived)})
         self._fill(openers=(*_others(self.auto_openers, self.own_openers), *self.own_openers, *self.fallback))
         if self.write is None:
             self._fill(write=calls.writer(*self.openers))
-        if self.answer is None:
-            self._fill(answer=calls.answer)
-        if self.trigger is None:
-            self._fill(trigger=calls.trigger)
-        if self.special_tokens is None:
-            self._fill(special_tokens=calls.trigger.startswith(_SPECIAL))
 
     def _fill(self, **fields: object) -> None:
         for name, value in fields.items():

@@ -14,7 +14,7 @@ from ..prompt.thoughts import Returned, Thoughts, between
 from ..prompt.tool_results import SIGNATURES, between_tags, one_a_line
 from ..prompt.tools import function
 from ..syntax.json import Json
-from ..syntax.shape import BARE_JSON, fork, ignored, json_calls, opener, shared
+from ..syntax.shape import fork, ignored, json_calls, opener, shared
 from ..syntax.slots import NO_INVOKE, TOOL_TAG, Slots
 
 # -- GLM ---------------------------------------------------------------------------------------------------------------
@@ -167,12 +167,6 @@ _SUFFIXED = tuple(
 )
 _LIST = Json(open="<tool_calls>[", between=", ", close="]</tool_calls>")
 _plain = _suffixed_tags("")
-_HUNYUAN_OPENERS = (
-    *_SUFFIXED,
-    shared(_plain.trigger, _plain, NO_INVOKE),
-    TOOL_CALL,  # without the wrapper
-)
-
 
 _HUNYUAN_PROMPT = """\
 For function call returns, you should first print <tool_calls%(suffix)s>
@@ -193,7 +187,11 @@ def _hunyuan(suffix: str, separator: str, **names: Any) -> Family:
     return Family(
         **names,
         calls=calls,
-        auto_openers=_HUNYUAN_OPENERS,
+        auto_openers=(
+            *_SUFFIXED,
+            shared(_plain.trigger, _plain, NO_INVOKE),
+            TOOL_CALL,  # without the wrapper
+        ),
         markup=_HUNYUAN_MARKUP,
         thoughts=between(f"<think{suffix}>", f"</think{suffix}>"),
         prompt=SIGNATURES + _HUNYUAN_PROMPT % holes,
@@ -242,7 +240,6 @@ HUNYUAN = Family(
         ignored("<answer>"),
         ignored("</answer>"),
     ),
-    fallback=BARE_JSON,
     markup=_HUNYUAN_MARKUP,
     prompt="""\
 你是一位函数组合专家。你会得到一个问题和一组可能的函数。根据问题，你需要进行一个或多个函数/工具调用以实现目的。
@@ -266,21 +263,19 @@ HUNYUAN = Family(
 # Sources: SGLang's parser and its tests (function_call/iquest_q1_detector.py). How the template lays out tools and
 # results is not established from a source: the words of the prompt and the form of the results are ours.
 
-_IQUEST_CALLS = Slots(
-    call="<iquest_tool_call>{name}{slots}</iquest_tool_call>",
-    slot="<arg_key>{key}</arg_key><arg_value>{value}</arg_value>",
-    between="",
-    bare=True,
-    exact=True,
-    style="glm_xml",
-)
-
 # https://huggingface.co/IQuestLab/IQuest-Q1
 IQUEST_Q1 = Family(
     name="iquest_q1",
     about="as `glm47`, within `<iquest_tool_call>`: IQuest Q1",
     models={"iquest-q1": "[sglang] iquest_q1"},
-    calls=_IQUEST_CALLS,
+    calls=Slots(
+        call="<iquest_tool_call>{name}{slots}</iquest_tool_call>",
+        slot="<arg_key>{key}</arg_key><arg_value>{value}</arg_value>",
+        between="",
+        bare=True,
+        exact=True,
+        style="glm_xml",
+    ),
     markup=Markup(ends=("<|iquest_end|>",), tags=("iquest_",)),
     prompt=one_a_line(
         "To call functions, answer in this form, without anything between the tags. Strings stand in it as they are, "
@@ -304,22 +299,19 @@ _SLOTS = Slots(
 _ONE, _ALL = _SLOTS.parts.head, _SLOTS.trigger
 _json = json_calls(close=(f"</{_ONE[1:]}</{_ALL[1:]}", f"</{_ONE[1:]}\n</{_ALL[1:]}", f"</{_ONE[1:]}"))
 
-_HORIZON_OPENERS = (
-    Opener(
-        pattern=rf"(?:{re.escape(_ALL)}[ \t\r\n]{{0,8}})?{re.escape(_ONE)}(?=[ \t\r\n]{{0,8}}[{{\[])",
-        body=_json,
-    ),
-    opener(_ALL, _SLOTS),
-    opener(_ONE, _SLOTS, consume=False),  # without the wrapper
-)
-
 # https://github.com/vllm-project/vllm (tests/tool_parsers/test_k2_horizon_tool_parser.py); the words are ours.
 K2_HORIZON = Family(
     name="k2_horizon",
     about="as `glm47`, with `ifm|` in each tag, within `<ifm|tool_calls>`; or JSON there: K2 Horizon",
     models={"k2-horizon": "[sglang] k2_horizon"},
     calls=_SLOTS,
-    auto_openers=_HORIZON_OPENERS,
+    auto_openers=(
+        Opener(
+            pattern=rf"(?:{re.escape(_ALL)}[ \t\r\n]{{0,8}})?{re.escape(_ONE)}(?=[ \t\r\n]{{0,8}}[{{\[])", body=_json
+        ),
+        opener(_ALL, _SLOTS),
+        opener(_ONE, _SLOTS, consume=False),  # without the wrapper
+    ),
     markup=Markup(tags=(r"ifm\|",)),
     prompt=one_a_line(
         "To call tools, answer in this form. Strings stand in it as they are, other values as JSON",

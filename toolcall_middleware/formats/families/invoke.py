@@ -16,7 +16,7 @@ from ..prompt.tool_results import RESULTS_FOLLOW, SIGNATURES, between_tags, guar
 from ..prompt.tools import declared, definition, function
 from ..syntax.json import CALL, Json, Named
 from ..syntax.literals import Elements
-from ..syntax.shape import BARE_JSON, fork, ignored, json_calls, opener, shared
+from ..syntax.shape import fork, ignored, json_calls, opener, shared
 from ..syntax.slots import BARE_INVOKE, TOOL_TAG, Slots
 
 # -- DeepSeek ----------------------------------------------------------------------------------------------------------
@@ -190,10 +190,7 @@ _DSML_OPENERS = (
         for mark, wrapper in {mark: wrapper for wrapper, mark in _OTHERS.items()}.items()
         if not mark.startswith("｜DSML")
     ),
-    Opener(
-        pattern=r"<function>[ \t\r\n]{0,8}(?=<name>)",
-        body=_DEEPSEEK_ELEMENTS,
-    ),
+    Opener(pattern=r"<function>[ \t\r\n]{0,8}(?=<name>)", body=_DEEPSEEK_ELEMENTS),
     *BARE_INVOKE,
 )
 
@@ -317,15 +314,6 @@ _END = "<|message_sep|>"
 _JSON = Json(call=f"<|function_call|>{CALL}", between=f"{_END}\n\n", ends=(_END,))
 
 _SEPARATOR = ignored(_END)
-_GIGACHAT_OPENERS = (
-    Opener(
-        pattern=rf"{re.escape(_END)}[ \t\r\n]{{0,8}}function call<\|role_sep\|>",
-        body=_JSON,
-    ),
-    opener("function call<|role_sep|>", _JSON),
-    *_JSON.openers,
-    _SEPARATOR,
-)
 
 # https://huggingface.co/ai-sage/GigaChat3-10B-A1.8B and GigaChat3.1-10B-A1.8B (llama.cpp has both templates). Their
 # template lists the tools as TypeScript; it does not say how to call.
@@ -334,8 +322,12 @@ GIGACHAT3 = Family(
     about="a JSON object after `<|function_call|>`: GigaChat 3",
     models={"gigachat3": "[vllm] gigachat3"},
     calls=_JSON,
-    auto_openers=_GIGACHAT_OPENERS,
-    fallback=BARE_JSON,
+    auto_openers=(
+        Opener(pattern=rf"{re.escape(_END)}[ \t\r\n]{{0,8}}function call<\|role_sep\|>", body=_JSON),
+        opener("function call<|role_sep|>", _JSON),
+        *_JSON.openers,
+        _SEPARATOR,
+    ),
     prompt="""\
 You have access to these functions:
 
@@ -350,11 +342,6 @@ The result comes in the next message, between <tool_result> and </tool_result>. 
 )
 
 _GIGA_INVOKE = _dsml("｜GCML｜tool_calls", "｜GCML｜")
-_GCML_OPENERS = (
-    _GIGA_INVOKE.opener(),
-    opener("<｜GCML｜invoke name=", _GIGA_INVOKE, consume=False),
-    _SEPARATOR,
-)
 
 # https://github.com/sgl-project/sglang (function_call/gigachat35_detector.py) and llama.cpp (models/templates/
 # GigaChat3.5.jinja), where the tools are TypeScript: the words are ours.
@@ -363,7 +350,11 @@ GIGACHAT35 = Family(
     about='`<｜GCML｜invoke name="f">` within `<｜GCML｜tool_calls>`: GigaChat 3.5',
     models={"gigachat3.5": "[sglang] gigachat35"},
     calls=_GIGA_INVOKE,
-    auto_openers=_GCML_OPENERS,
+    auto_openers=(
+        _GIGA_INVOKE.opener(),
+        opener("<｜GCML｜invoke name=", _GIGA_INVOKE, consume=False),
+        _SEPARATOR,
+    ),
     prompt="""\
 # Tools
 
@@ -422,7 +413,6 @@ _calls = fork(
     ("", _MINIMAX_INVOKE),
 )
 _M2_CALLS = opener(_MINIMAX_INVOKE.trigger, _calls)
-_MINIMAX_OPENERS = (_M2_CALLS, *BARE_INVOKE, TOOL_TAG)
 
 # https://huggingface.co/MiniMaxAI/MiniMax-M2 (llama.cpp: models/templates/unsloth-MiniMax-M2.jinja)
 MINIMAX_M2 = Family(
@@ -430,7 +420,7 @@ MINIMAX_M2 = Family(
     about='`<invoke name="f">` and `<parameter name="x">` within `<minimax:tool_call>`: MiniMax M2',
     models={"minimax-m2": "[card] MiniMax-M2.5, docs/tool_calling_guide.md: the same syntax as M2"},
     calls=_MINIMAX_INVOKE,
-    auto_openers=_MINIMAX_OPENERS,
+    auto_openers=(_M2_CALLS, *BARE_INVOKE, TOOL_TAG),
     markup=_MINIMAX_MARKUP,
     thoughts=Thoughts(
         returned=Returned.TURN,
@@ -462,21 +452,19 @@ When making tool calls, use XML format to invoke tools and pass parameters:
     noun="tool",
 )
 
-_M3_OPENERS = (
-    _M2_CALLS,
-    *_MINIMAX_ELEMENTS.openers,
-    # Without the wrapper around the calls.
-    opener(f"{_MARK}<invoke name=", _MINIMAX_ELEMENTS, consume=False),
-    *BARE_INVOKE,
-)
-
 # https://huggingface.co/MiniMaxAI/MiniMax-M3 (llama.cpp: models/templates/MiniMax-M3.jinja)
 MINIMAX_M3 = Family(
     name="minimax_m3",
     about='`<invoke name="f">` and an element for each argument, all after `]<]minimax[>[`: MiniMax M3',
     models={"minimax-m3": "[vllm] minimax_m3"},
     calls=_MINIMAX_ELEMENTS,
-    auto_openers=_M3_OPENERS,
+    auto_openers=(
+        _M2_CALLS,
+        *_MINIMAX_ELEMENTS.openers,
+        # Without the wrapper around the calls.
+        opener(f"{_MARK}<invoke name=", _MINIMAX_ELEMENTS, consume=False),
+        *BARE_INVOKE,
+    ),
     markup=_MINIMAX_MARKUP,
     thoughts=Thoughts(
         returned=Returned.ALL,
@@ -514,7 +502,6 @@ containing nested objects or arrays are recursively expanded into XML elements. 
 # rednote's dots.llm: `invoke` tags, or JSON, within `<dots_function_call>`.
 
 _DOTS_INVOKE = _invoke_lines("dots_function_call")
-_DOTS_OPENERS = (_DOTS_INVOKE.opener((r"[{\[`]", json_calls(close=_DOTS_INVOKE.closers))),)
 
 # https://github.com/vllm-project/vllm (tests/tool_parsers/test_dots_tool_parser.py); the words are ours.
 DOTS = Family(
@@ -522,7 +509,7 @@ DOTS = Family(
     about='`<invoke name="f">` and `<parameter name="x">` within `<dots_function_call>`: dots.llm',
     models={"dots.llm": "[sglang] dots"},
     calls=_DOTS_INVOKE,
-    auto_openers=_DOTS_OPENERS,
+    auto_openers=(_DOTS_INVOKE.opener((r"[{\[`]", json_calls(close=_DOTS_INVOKE.closers))),),
     prompt=one_a_line("To call functions, answer with a block in this form", within="functions"),
     special_tokens=True,
 )

@@ -18,7 +18,7 @@ from ..prompt.thoughts import between
 from ..prompt.tool_results import RESULTS_FOLLOW, between_tags, json_each, json_list, said
 from ..prompt.tools import declared, function, function_indented
 from ..syntax.json import CALL, PARAMETERS, TOOL_CALL, TOOL_CALL_JSON, Json
-from ..syntax.shape import BARE_JSON, ignored, opener
+from ..syntax.shape import ANY_JSON, ignored, opener
 from .named import MISTRAL_OPENERS
 
 # -- Granite -----------------------------------------------------------------------------------------------------------
@@ -40,7 +40,6 @@ GRANITE4 = Family(
     models={"granite4": "[vllm] granite4"},
     calls=TOOL_CALL,
     auto_openers=(TOOL_CALL_JSON,),
-    fallback=BARE_JSON,
     markup=_GRANITE_MARKUP,
     prompt="""\
 You have access to the following tools. You may call one or more tools to assist with the user query.
@@ -67,7 +66,6 @@ GRANITE = Family(
     models={"granite3": "[vllm] granite"},
     calls=_GRANITE_LIST,
     auto_openers=(_PIPED, TOOL_CALL_JSON),
-    fallback=BARE_JSON,
     markup=_GRANITE_MARKUP,
     prompt="""\
 You have access to the following tools. When a tool is required to answer the user's query, respond with <|tool_call|> \
@@ -88,7 +86,6 @@ GRANITE_20B_FC = Family(
     about="`<function_call>` and a JSON object, one a line: granite-20b-functioncalling",
     models={"granite20b-functioncalling": "[vllm] granite-20b-fc"},
     calls=Json(call=f"<function_call> {CALL}", ends=("</function_call>",)),
-    fallback=BARE_JSON,
     markup=_GRANITE_MARKUP,
     prompt="""\
 You are a helpful assistant with access to the following function calls. Your task is to produce a sequence of \
@@ -109,11 +106,6 @@ If none of the functions are relevant, or when the results say enough, answer in
 # Microsoft's Phi 4 mini: a JSON list after the word `functools`.
 
 _PHI_LIST = Json(open="functools[", between=", ", close="]")
-_OPENERS = (
-    *_PHI_LIST.openers,
-    _PIPED,  # the tokenizer's own marker, which prompts differ about
-    *Json(open="<|tool_calls|>[", close="]<|/tool_calls|>").openers,
-)
 
 # https://huggingface.co/microsoft/Phi-4-mini-instruct (vLLM: examples/tool_chat_template_phi4_mini.jinja)
 PHI4_MINI = Family(
@@ -122,8 +114,11 @@ PHI4_MINI = Family(
     models={"phi4-mini": "vLLM: phi4_mini_json, examples/tool_chat_template_phi4_mini.jinja"},
     alike={"firefunction-v2": "[llama.cpp] llama-3-firefunction-v2"},
     calls=_PHI_LIST,
-    auto_openers=_OPENERS,
-    fallback=BARE_JSON,
+    auto_openers=(
+        *_PHI_LIST.openers,
+        _PIPED,  # the tokenizer's own marker, which prompts differ about
+        *Json(open="<|tool_calls|>[", close="]<|/tool_calls|>").openers,
+    ),
     markup=Markup(escapes=(Escape("functools", r"\["),)),
     prompt="""\
 In addition to plain text responses, you can choose to call one or more of the provided functions.
@@ -163,7 +158,6 @@ INTERNLM = Family(
         "intern-s1": "[sglang] interns1",
     },
     calls=Json(call=f"<|action_start|><|plugin|>\n{PARAMETERS}<|action_end|>", between=""),
-    fallback=BARE_JSON,
     prompt="""\
 You can call the following functions:
 [{tools}]
@@ -191,7 +185,6 @@ JAMBA = Family(
     alike={"apriel": "[llama.cpp] Apriel 1.5: a JSON list within <tool_calls>"},
     calls=_JAMBA_LIST,
     auto_openers=(_JAMBA_LIST.shared(""),),
-    fallback=BARE_JSON,
     prompt="""\
 You have access to the following tools:
 [
@@ -222,7 +215,6 @@ NEMOTRON = Family(
     fine_tunes={"nemotron": "[llama.cpp] NVIDIA-Nemotron-Nano-v2, Llama-3_3-Nemotron-Super-49B-v1_5"},
     calls=_NEMOTRON_LIST,
     auto_openers=(*_NEMOTRON_LIST.openers, *_MINI.openers),
-    fallback=BARE_JSON,
     markup=Markup(
         stops=("<TOOL_RESPONSE>",),
         ends=("<SPECIAL_12>",),
@@ -336,7 +328,6 @@ COHERE_COMMAND3 = Family(
         between=",\n    ",
         close="\n]<|END_ACTION|>",
     ),
-    fallback=BARE_JSON,
     markup=_COHERE_MARKUP,
     thoughts=between("<|START_THINKING|>", "<|END_THINKING|>"),
     prompt="""\
@@ -385,16 +376,8 @@ _COHERE_LIST = Json(
     between=",\n    ",
     close="\n]\n```",
 )
-_ACTIONS = tuple(opener(f"Action:{gap}```json", _COHERE_LIST) for gap in (" ", "\n", ""))
 
 _UNFENCED = Json(call=f"Action: {CALL}")
-_UNFENCED_ACTIONS = (
-    *(opener(f"Action:{gap}```\n", _COHERE_LIST) for gap in (" ", "\n", "")),
-    Opener(  # without a fence
-        pattern=r"Action:[ \t\r\n]{0,8}(?=\[[ \t\r\n]{0,32}\{)",
-        body=_UNFENCED,
-    ),
-)
 
 # https://huggingface.co/CohereForAI/c4ai-command-r-plus (its template for tool use); the words are ours.
 COMMAND_R = Family(
@@ -402,8 +385,15 @@ COMMAND_R = Family(
     about="`Action:` and a JSON list in a code block, with `tool_name` and `parameters`: Command R and R+",
     models={"command-r": "[card] Command R and R+"},
     calls=_COHERE_LIST,
-    auto_openers=_ACTIONS,
-    own_openers=_UNFENCED_ACTIONS,
+    auto_openers=tuple(opener(f"Action:{gap}```json", _COHERE_LIST) for gap in (" ", "\n", "")),
+    own_openers=(
+        *(opener(f"Action:{gap}```\n", _COHERE_LIST) for gap in (" ", "\n", "")),
+        Opener(  # without a fence
+            pattern=r"Action:[ \t\r\n]{0,8}(?=\[[ \t\r\n]{0,32}\{)",
+            body=_UNFENCED,
+        ),
+    ),
+    fallback=ANY_JSON,
     markup=_COHERE_MARKUP,
     thoughts=between("<|START_THINKING|>", "<|END_THINKING|>"),
     prompt="""\
@@ -432,7 +422,6 @@ APERTUS = Family(
     about="a JSON list between `<|tools_prefix|>` and `<|tools_suffix|>`, names as keys: Apertus",
     models={"apertus": "[vllm] apertus"},
     calls=Json(open="<|tools_prefix|>[", call='{"{name}": {arguments}}', between=", ", close="]<|tools_suffix|>"),
-    fallback=BARE_JSON,
     markup=Markup(ends=("<|assistant_end|>",)),
     thoughts=between("<|inner_prefix|>", "<|inner_suffix|>"),
     prompt="""\
@@ -459,28 +448,6 @@ _INKLING_CALLS = Json(
 )
 _CALL, _ENDS = _INKLING_CALLS.marker, _INKLING_CALLS.closers
 
-# A message begins with the tool's name, which is in its JSON too. How messages begin and end is markup.
-_MARKED = (
-    opener(_CALL, _INKLING_CALLS),
-    Opener(
-        pattern=rf"<\|message_model\|>[ ]?[\w.\-]{{0,64}}{re.escape(_CALL)}",
-        body=_INKLING_CALLS,
-    ),
-    opener("<|content_thinking|>", lambda c: read_thought(c, *_ENDS)),
-    *map(
-        ignored,
-        (*_ENDS, "<|message_model|>", "<|content_text|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>"),
-    ),
-)
-
-_BEGUN = (
-    Opener(  # the prompt holds the message's marker
-        pattern=rf"[A-Za-z_][\w.\-]{{0,63}}{re.escape(_CALL)}",
-        body=_INKLING_CALLS,
-        where=Where.START,
-    ),
-)
-
 # https://github.com/vllm-project/vllm (tests/parser/engine/test_inkling.py); the tools are there as JSON in a message
 # of their own, and the words are ours.
 INKLING = Family(
@@ -488,9 +455,23 @@ INKLING = Family(
     about="a JSON object with `args` after `<|content_invoke_tool_json|>`: Inkling",
     models={"inkling": "[vllm] inkling"},
     calls=_INKLING_CALLS,
-    auto_openers=_MARKED,
-    own_openers=_BEGUN,
-    fallback=BARE_JSON,
+    # A message begins with the tool's name, which is in its JSON too. How messages begin and end is markup.
+    auto_openers=(
+        opener(_CALL, _INKLING_CALLS),
+        Opener(pattern=rf"<\|message_model\|>[ ]?[\w.\-]{{0,64}}{re.escape(_CALL)}", body=_INKLING_CALLS),
+        opener("<|content_thinking|>", lambda c: read_thought(c, *_ENDS)),
+        *map(
+            ignored,
+            (*_ENDS, "<|message_model|>", "<|content_text|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>"),
+        ),
+    ),
+    own_openers=(
+        Opener(  # the prompt holds the message's marker
+            pattern=rf"[A-Za-z_][\w.\-]{{0,63}}{re.escape(_CALL)}",
+            body=_INKLING_CALLS,
+            where=Where.START,
+        ),
+    ),
     markup=Markup(stops=("<|message_user|>", "<|message_tool|>")),
     prompt="""\
 # Tools

@@ -91,11 +91,6 @@ _HARMONY_OPENERS = (
 )
 
 _RECIPIENT_NAME = re.compile(r"[^\s<]{1,256}")
-_HARMONY_CALLS = Named(
-    call="<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{arguments}<|call|>",
-    between="<|start|>assistant",  # a model makes one call and stops; further ones are messages of their own
-    name=_RECIPIENT_NAME,
-)
 
 _HARMONY_PROMPT = """\
 # Tools
@@ -119,7 +114,11 @@ HARMONY = Family(
     auto_prompt="json",  # vLLM and SGLang always parse harmony's tokens, so that no text holds them
     models={"gpt-oss": "[vllm] openai; [sglang] gpt-oss"},
     alike={"llm-jp4": "[sglang] pull request 38222: gpt-oss"},
-    calls=_HARMONY_CALLS,
+    calls=Named(
+        call="<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{arguments}<|call|>",
+        between="<|start|>assistant",  # a model makes one call and stops; further ones are messages of their own
+        name=_RECIPIENT_NAME,
+    ),
     auto_openers=(END, WORDS),
     own_openers=(*_HARMONY_OPENERS, _CALL_WORDS),  # `auto` reads Muse's messages, of which these are some
     fallback=LISTED_JSON,
@@ -154,19 +153,18 @@ HARMONY = Family(
 # (common/parsers/llm-jp-harmony.cpp) and SGLang. `<|call|>` ends the turn and need not be in the text.
 
 _SPACED = Opener(marker="<|start|> assistant", body=read_message)
-_LLM_JP_CALLS = Named(  # without the spaces, which the tokenizer's decoder adds
-    call="<|start|>assistant to=functions.{name}<|channel|>commentary <|constrain|> json<|message|>{arguments}",
-    between="<|end|>",
-    close="<|call|>",
-    name=_RECIPIENT_NAME,
-)
 
 # https://huggingface.co/llm-jp/llm-jp-4.1-8b-thinking (llama.cpp: models/templates/llm-jp-llm-jp-4.1-8b-thinking.jinja)
 LLM_JP_HARMONY = Family(
     name="llm-jp-harmony",
     about="as `harmony`, with a space after every special token: LLM-jp 4.1",
     models={"llm-jp4.1": "[llama.cpp] llm-jp-harmony; [sglang] the same"},
-    calls=_LLM_JP_CALLS,
+    calls=Named(  # without the spaces, which the tokenizer's decoder adds
+        call="<|start|>assistant to=functions.{name}<|channel|>commentary <|constrain|> json<|message|>{arguments}",
+        between="<|end|>",
+        close="<|call|>",
+        name=_RECIPIENT_NAME,
+    ),
     auto_openers=(_SPACED,),
     own_openers=_HARMONY_OPENERS,
     fallback=LISTED_JSON,
@@ -198,21 +196,6 @@ _INVOKE = Slots(
     stray="<|message|>",  # as after the name in the message's header
 )
 
-_MUSE_CALLS = (
-    _INVOKE.opener(),
-    opener(f"{_PREFIX}invoke name=", _INVOKE, consume=False),  # without the wrapper
-)
-
-_MUSE_MESSAGES = (
-    Opener(marker="<|channel|>", body=_addressed()),
-    *(
-        Opener(marker=f"{end}<|start|>assistant", body=_addressed("<|start|>assistant"))
-        for end in ("", "<|eom|>", "<|eot|>")
-    ),
-    *(Opener(marker=head, body=_addressed(), where=Where.START) for head in _HEADS),
-    Opener(marker="<|message|>", body=read_nothing, where=Where.START),
-)
-
 # https://github.com/vllm-project/vllm (tests/parser/engine/test_muse_glimmer.py). A turn is a sequence of messages with
 # recipients, which the template writes; the words are ours.
 MUSE_GLIMMER = Family(
@@ -223,7 +206,19 @@ MUSE_GLIMMER = Family(
         "muse-spark": "of which Glimmer is a distillate; its own template is not published",
     },
     calls=_INVOKE,
-    auto_openers=(*_MUSE_CALLS, *_MUSE_MESSAGES, END),  # gpt-oss's messages are some of its
+    auto_openers=(
+        _INVOKE.opener(),
+        opener(f"{_PREFIX}invoke name=", _INVOKE, consume=False),  # without the wrapper
+        # gpt-oss's messages are some of its.
+        Opener(marker="<|channel|>", body=_addressed()),
+        *(
+            Opener(marker=f"{end}<|start|>assistant", body=_addressed("<|start|>assistant"))
+            for end in ("", "<|eom|>", "<|eot|>")
+        ),
+        *(Opener(marker=head, body=_addressed(), where=Where.START) for head in _HEADS),
+        Opener(marker="<|message|>", body=read_nothing, where=Where.START),
+        END,
+    ),
     markup=Markup(stops=("<|start|>tool ",), ends=("<|eom|>", "<|eot|>"), tags=("atem:",)),
     prompt=one_a_line(
         "To call functions, answer with a block in this form. Strings stand in it as they are, other values as JSON",
@@ -266,33 +261,30 @@ _BEAM_CALLS = slot_calls(
 
 # What distinguishes such a call from a message of gpt-oss: the first element, or the constraint `xml`.
 _CALL = rf"{_HEADER % _NAME}(?:(?<=xml<\|message\|>)|{_SPACE}(?={_PARAMETER}))"
-_OPENERS = (
-    Opener(
-        pattern=rf"(?=<)(?:<\|start\|>assistant[ ]?)?{_CALL}",
-        consume=False,
-        body=_BEAM_CALLS,
-    ),
-    Opener(  # the prompt holds the message's beginning
-        pattern=rf"(?=t){_CALL}",
-        where=Where.START,
-        consume=False,
-        body=_BEAM_CALLS,
-    ),
-)
-
-_WRITTEN = Slots(
-    call="<|start|>assistant to={name}<|channel|>analysis <|constrain|>xml<|message|>{slots}<|call|>",
-    slot=f'{_PARAMETER} name="{{key}}">{{value}}</rfl:parameter>',
-    between="",
-    mark="<rfl:",
-)
 
 BEAM = Family(
     name="beam",
     about='`<rfl:parameter name="x">` in messages to a tool: Beam',
     models={"beam": "Reflection's name of it; see above"},
-    calls=_WRITTEN,
-    auto_openers=_OPENERS,
+    calls=Slots(
+        call="<|start|>assistant to={name}<|channel|>analysis <|constrain|>xml<|message|>{slots}<|call|>",
+        slot=f'{_PARAMETER} name="{{key}}">{{value}}</rfl:parameter>',
+        between="",
+        mark="<rfl:",
+    ),
+    auto_openers=(
+        Opener(
+            pattern=rf"(?=<)(?:<\|start\|>assistant[ ]?)?{_CALL}",
+            consume=False,
+            body=_BEAM_CALLS,
+        ),
+        Opener(  # the prompt holds the message's beginning
+            pattern=rf"(?=t){_CALL}",
+            where=Where.START,
+            consume=False,
+            body=_BEAM_CALLS,
+        ),
+    ),
     own_openers=_HARMONY_OPENERS,
     fallback=LISTED_JSON,
     markup=Markup(tags=("rfl:",)),
@@ -374,26 +366,6 @@ def _write(calls: Sequence[ToolCall]) -> str | None:
     return None if written is None else written.replace(">>>all\n{", ">>>all{")
 
 
-_FUNCTIONARY_MARKED = (
-    _ALL,
-    Opener(  # with its JSON: Python's own prompt looks the same
-        pattern=rf">>>(?={_RECIPIENT}[ \t\r]{{0,4}}\n?[ \t]{{0,8}}\{{)",
-        body=_FUNCTIONARY_MESSAGES,
-    ),
-)
-
-_FUNCTIONARY_BEGUN = (
-    # The first `>>>` may be in the prompt.
-    Opener(marker="all\n", body=read_nothing, where=Where.START),
-    Opener(
-        pattern=rf"{_RECIPIENT}\n[ \t]{{0,8}}\{{",
-        body=lambda c: read_named(c, NamedSyntax(name_ends=("\n",))),
-        where=Where.START,
-        consume=False,
-    ),
-)
-
-
 # https://github.com/MeetKai/functionary (tests/prompt_test_v3.llama3.txt)
 FUNCTIONARY_V32 = Family(
     name="functionary_v32",
@@ -401,8 +373,23 @@ FUNCTIONARY_V32 = Family(
     fine_tunes={"functionary*v3.2": "[llama.cpp] Functionary v3.2"},
     calls=_FUNCTIONARY_MESSAGES,
     write=_write,
-    auto_openers=_FUNCTIONARY_MARKED,
-    own_openers=_FUNCTIONARY_BEGUN,
+    auto_openers=(
+        _ALL,
+        Opener(  # with its JSON: Python's own prompt looks the same
+            pattern=rf">>>(?={_RECIPIENT}[ \t\r]{{0,4}}\n?[ \t]{{0,8}}\{{)",
+            body=_FUNCTIONARY_MESSAGES,
+        ),
+    ),
+    own_openers=(
+        # The first `>>>` may be in the prompt.
+        Opener(marker="all\n", body=read_nothing, where=Where.START),
+        Opener(
+            pattern=rf"{_RECIPIENT}\n[ \t]{{0,8}}\{{",
+            body=lambda c: read_named(c, NamedSyntax(name_ends=("\n",))),
+            where=Where.START,
+            consume=False,
+        ),
+    ),
     markup=Markup(
         escapes=(
             Escape(r">>>(?<![^\n]>>>)", "[A-Za-z_]"),  # a recipient at the start of a line

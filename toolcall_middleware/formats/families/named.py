@@ -15,7 +15,7 @@ from ..prompt.thoughts import Returned, Thoughts, between
 from ..prompt.tool_results import RESULTS_FOLLOW, as_json, one_a_line, said
 from ..prompt.tools import definition, function
 from ..syntax.json import CALL, Json, Named
-from ..syntax.shape import BARE_JSON, fork, ignored, opener, short_id
+from ..syntax.shape import fork, ignored, opener, short_id
 from ..syntax.slots import Slots, slot_calls
 
 # -- Mistral -----------------------------------------------------------------------------------------------------------
@@ -72,7 +72,6 @@ MISTRAL_OLD = Family(
     },
     calls=_LIST,
     auto_openers=MISTRAL_OPENERS,
-    fallback=BARE_JSON,
     markup=_MISTRAL_MARKUP,
     thoughts=between("[THINK]", "[/THINK]"),
     prompt="""\
@@ -223,14 +222,6 @@ _K3 = Slots(
     style="kimi_k3_xml",  # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py
 )
 
-_K3_OPENERS = (
-    opener(_K3.trigger, _K3),
-    opener("<|open|>toolscall tool=", _K3, consume=False),
-    opener("<|open|>call tool=", _K3, consume=False),  # without the section
-    opener(_KIMI_THINK, lambda c: read_thought(c, _THOUGHT, _ANSWER)),
-    *map(ignored, (_ANSWER, "<|close|>response<|sep|>", "<|close|>message<|sep|>")),
-)
-
 # https://huggingface.co/moonshotai/Kimi-K3 (llama.cpp: models/templates/Kimi-K3.jinja): the tools are there in a
 # message of their own; it does not say how to call.
 KIMI_K3 = Family(
@@ -238,7 +229,13 @@ KIMI_K3 = Family(
     about='`<|open|>call tool="f"<|sep|>` and `<|open|>argument key="x"<|sep|>`: Kimi K3',
     models={"kimi-k3": "[vllm] kimi_k3"},
     calls=_K3,
-    auto_openers=_K3_OPENERS,
+    auto_openers=(
+        opener(_K3.trigger, _K3),
+        opener("<|open|>toolscall tool=", _K3, consume=False),
+        opener("<|open|>call tool=", _K3, consume=False),  # without the section
+        opener(_KIMI_THINK, lambda c: read_thought(c, _THOUGHT, _ANSWER)),
+        *map(ignored, (_ANSWER, "<|close|>response<|sep|>", "<|close|>message<|sep|>")),
+    ),
     markup=_KIMI_MARKUP,
     thoughts=Thoughts(
         returned=Returned.ALL,
@@ -272,25 +269,22 @@ values as JSON:
 # -- Solar -------------------------------------------------------------------------------------------------------------
 # Upstage's Solar Open: an id, a name and JSON between tokens; version 2 a token around each part of an argument.
 
-_SOLAR_CALLS = Named(
-    call="<|tool_call:begin|>{id}<|tool_call:name|>{name}<|tool_call:args|>{arguments}<|tool_call:end|>",
-    separated=True,
-)
-
-_ALONE = (
-    opener("<|think|>", lambda c: read_thought(c, "<|end|>")),
-    # With its channel, as far as it is in the text: a turn's parts are messages.
-    *map(ignored, ("<|end|><|begin|>assistant", "<|begin|>assistant", "<|content|>", "<|tool_calls|>", "<|calls|>")),
-)
-
-
 # https://huggingface.co/upstage/Solar-Open-100B (llama.cpp: models/templates/upstage-Solar-Open-100B.jinja)
 SOLAR_OPEN = Family(
     name="solar_open",
     about="an id, the name and JSON between `<|tool_call:…|>` markers: Solar Open",
     models={"solar-open": "[llama.cpp] upstage-Solar-Open-100B"},
-    calls=_SOLAR_CALLS,
-    own_openers=_ALONE,
+    calls=Named(
+        call="<|tool_call:begin|>{id}<|tool_call:name|>{name}<|tool_call:args|>{arguments}<|tool_call:end|>",
+        separated=True,
+    ),
+    own_openers=(
+        opener("<|think|>", lambda c: read_thought(c, "<|end|>")),
+        # With its channel, as far as it is in the text: a turn's parts are messages.
+        *map(
+            ignored, ("<|end|><|begin|>assistant", "<|begin|>assistant", "<|content|>", "<|tool_calls|>", "<|calls|>")
+        ),
+    ),
     thoughts=between("<|think:start|>", "<|think:end|>"),
     prompt="""\
 ## Tools
@@ -319,15 +313,13 @@ _ARGUMENTS = Slots(
     mark="<|tool_",
 )
 
-_OPENERS = (opener(_ARGUMENTS.trigger, _ARGUMENTS, consume=False),)
-
 # https://github.com/vllm-project/vllm (tests/tool_parsers/test_solar_open2_tool_parser.py); the words are ours.
 SOLAR_OPEN2 = Family(
     name="solar_open2",
     about="the name, `<|tool_arg:start|>` and `<|tool_arg:value|>` within `<|tool_call:start|>`: Solar Open 2",
     models={"solar-open2": "[vllm] solar_open2"},
     calls=_ARGUMENTS,
-    auto_openers=_OPENERS,
+    auto_openers=(opener(_ARGUMENTS.trigger, _ARGUMENTS, consume=False),),
     thoughts=between("<|think:start|>", "<|think:end|>"),
     prompt="""\
 ## Tools
@@ -357,27 +349,25 @@ def _tag(name: str) -> str:
     return f"<|plamo:{name}:plamo|>"
 
 
-_PLAMO_CALLS = Named(
-    open=_tag("begin_tool_requests"),
-    call=_tag("begin_tool_request")
-    + _tag("begin_tool_name")
-    + "{name}"
-    + _tag("end_tool_name")
-    + _tag("begin_tool_arguments")
-    + "<|plamo:constrain|>json<|plamo:msg|>"  # the hosted model is reported to leave out the constraint
-    + "{arguments}"
-    + _tag("end_tool_arguments")
-    + _tag("end_tool_request"),
-    close=_tag("end_tool_requests"),
-    special=True,
-    separated=True,
-)
-
 PLAMO3 = Family(
     name="plamo3",
     about="the name and JSON between `<|plamo:begin_…:plamo|>` and `<|plamo:end_…:plamo|>`: PLaMo 3",
     models={"plamo3": "[vllm] plamo3"},
-    calls=_PLAMO_CALLS,
+    calls=Named(
+        open=_tag("begin_tool_requests"),
+        call=_tag("begin_tool_request")
+        + _tag("begin_tool_name")
+        + "{name}"
+        + _tag("end_tool_name")
+        + _tag("begin_tool_arguments")
+        + "<|plamo:constrain|>json<|plamo:msg|>"  # the hosted model is reported to leave out the constraint
+        + "{arguments}"
+        + _tag("end_tool_arguments")
+        + _tag("end_tool_request"),
+        close=_tag("end_tool_requests"),
+        special=True,
+        separated=True,
+    ),
     markup=Markup(ends=("<|plamo:tag|>",)),
     thoughts=between(_tag("begin_think"), _tag("end_think")),
     prompt=one_a_line(

@@ -180,24 +180,22 @@ Here is a list of functions in JSON format that you can invoke:
 
 _CALLS = Python(open="<|tool_call_start|>[", close="]<|tool_call_end|>", echoed=True)
 
-_OPENERS = (
-    opener(
-        _CALLS.marker,
-        fork(
-            (r"\[?[ \t\r\n]*\{", json_calls(close=_CALLS.closers)),
-            (r"\[", _CALLS),
-            (r"\d{0,8}[A-Za-z_][\w.]{0,200}\(", pythonic_calls(brackets=False, close=_CALLS.closers)),
-        ),
-    ),
-)
-
 # https://huggingface.co/LiquidAI/LFM2-1.2B ("Tool use")
 LFM2 = Family(
     name="lfm2",
     about="a Python list of calls between `<|tool_call_start|>` and `<|tool_call_end|>`: LFM2",
     models={"lfm2": '[card] LFM2, "Tool use"'},
     calls=_CALLS,
-    auto_openers=_OPENERS,
+    auto_openers=(
+        opener(
+            _CALLS.marker,
+            fork(
+                (r"\[?[ \t\r\n]*\{", json_calls(close=_CALLS.closers)),
+                (r"\[", _CALLS),
+                (r"\d{0,8}[A-Za-z_][\w.]{0,200}\(", pythonic_calls(brackets=False, close=_CALLS.closers)),
+            ),
+        ),
+    ),
     markup=Markup(stops=("<|tool_response_start|>",)),
     prompt="""\
 List of tools: <|tool_list_start|>[{tools}]<|tool_list_end|>
@@ -216,16 +214,6 @@ To call tools, answer with a Python list of calls between <|tool_call_start|> an
 _OLMO_CALLS = Python(
     open="<function_calls>\n", between="\n", close="\n</function_calls>", json_words=True, quote=single
 )
-_OLMO_OPENERS = (
-    shared(
-        _OLMO_CALLS.marker,
-        fork(
-            (r"[^<\s]", _OLMO_CALLS),
-            ("<", invoke("function_calls")),
-        ),
-        "",
-    ),
-)
 
 # https://huggingface.co/allenai/Olmo-3-7B-Instruct (vLLM: examples/tool_chat_template_olmo3.jinja)
 OLMO3 = Family(
@@ -233,7 +221,16 @@ OLMO3 = Family(
     about="Python calls, one a line, within `<function_calls>`: Olmo 3",
     models={"olmo3": "[vllm] olmo3"},
     calls=_OLMO_CALLS,
-    auto_openers=_OLMO_OPENERS,
+    auto_openers=(
+        shared(
+            _OLMO_CALLS.marker,
+            fork(
+                (r"[^<\s]", _OLMO_CALLS),
+                ("<", invoke("function_calls")),
+            ),
+            "",
+        ),
+    ),
     markup=Markup(tags=("function_(?:call|result|response)",)),
     prompt="""\
 You have access to the following functions. To call functions, respond with a pythonic function call wrapped in \
@@ -311,15 +308,6 @@ def _unlabelled(c: Cursor) -> Steps[None]:
     c.sink.accept()
 
 
-_GEMMA4_OPENERS = (
-    *_gemma4.openers,
-    # A slip in the marker, with which the arguments are often JSON in parentheses.
-    shared("<|tool_call|>", _gemma4, "call:"),
-    _GEMMA4_BARE[0],
-    opener("<|channel>thought", lambda c: read_thought(c, _THOUGHT_END)),
-    opener("<|channel>", _unlabelled),
-)
-
 # https://huggingface.co/google/gemma-4-31B-it (llama.cpp: models/templates/gemma4.jinja); it does not say how to call.
 # No structural tag: xgrammar has no style for this notation, and JSON in its place is not what the models write.
 GEMMA4 = Family(
@@ -327,7 +315,14 @@ GEMMA4 = Family(
     about="`call:f{x:…}` between `<|tool_call>` and `<tool_call|>`: Gemma 4",
     models={"gemma4": "[llama.cpp] gemma4"},
     calls=_gemma4,
-    auto_openers=_GEMMA4_OPENERS,
+    auto_openers=(
+        *_gemma4.openers,
+        # A slip in the marker, with which the arguments are often JSON in parentheses.
+        shared("<|tool_call|>", _gemma4, "call:"),
+        _GEMMA4_BARE[0],
+        opener("<|channel>thought", lambda c: read_thought(c, _THOUGHT_END)),
+        opener("<|channel>", _unlabelled),
+    ),
     own_openers=_GEMMA4_BARE,
     markup=_GEMMA_MARKUP,
     prompt="""\

@@ -12,7 +12,7 @@ from ..prompt.thoughts import NO_THOUGHTS, Returned, Thoughts, between
 from ..prompt.tool_results import SIGNATURES, between_tags
 from ..prompt.tools import function
 from ..syntax.json import CALL, TOOL_CALL, TOOL_CALL_JSON, Json
-from ..syntax.shape import BARE_JSON, fork, ignored, json_calls, opener, shared
+from ..syntax.shape import fork, ignored, json_calls, opener, shared
 from ..syntax.slots import FUNCTIONS, NO_INVOKE, TOOL_TAG, Slots
 
 # -- MiniCPM -----------------------------------------------------------------------------------------------------------
@@ -67,9 +67,6 @@ _QWEN_MARKUP = Markup(
 )
 
 _TOOL_RESPONSE = between_tags("<tool_response>\n", "\n</tool_response>")
-# The prompt lists the tools within <tools>, and Qwen 2.5 Coder writes its calls in that tag, too. `bare` tells a call
-# from a tool's definition, which the model may repeat there.
-_QWEN_OPENERS = (TOOL_CALL_JSON, opener("<tools>", json_calls(bare=True, close=("</tools>",))))
 
 # The layout of Qwen's template, after Hermes 2 Pro's. https://huggingface.co/Qwen/Qwen2.5-7B-Instruct
 HERMES = Family(
@@ -93,8 +90,9 @@ HERMES = Family(
         "nanbeige": "[card] the chat template of Nanbeige4.1-3B",
     },
     calls=TOOL_CALL,
-    auto_openers=_QWEN_OPENERS,
-    fallback=BARE_JSON,
+    # The prompt lists the tools within <tools>, and Qwen 2.5 Coder writes its calls in that tag, too. `bare` tells a
+    # call from a tool's definition, which the model may repeat there.
+    auto_openers=(TOOL_CALL_JSON, opener("<tools>", json_calls(bare=True, close=("</tools>",)))),
     markup=_QWEN_MARKUP,
     # [llama.cpp] Qwen-Qwen3-0.6B: reasoning after the last user message that holds no tool results
     thoughts=Thoughts(
@@ -232,15 +230,13 @@ _STEPS = Slots(
     noise=("<｜tool_call_begin｜>", "<｜tool_call_end｜>", "function<｜tool_sep｜>", "<｜tool_sep｜>"),
 )
 
-_STEP_OPENERS = (shared(_STEPS.trigger, _STEPS, ""),)
-
 # https://huggingface.co/stepfun-ai/step3
 STEP3 = Family(
     name="step3",
     about='`<steptml:invoke name="f">` within `<｜tool_calls_begin｜>`: Step 3',
     models={"step3": "[sglang] step3"},
     calls=_STEPS,
-    auto_openers=_STEP_OPENERS,
+    auto_openers=(shared(_STEPS.trigger, _STEPS, ""),),
     markup=_MARKUP,
     prompt="""\
 # Tools
@@ -347,7 +343,6 @@ _SLOTS = Slots(
 )
 
 _JSON = Json(call=f"<{_TAG}>\n{CALL}\n</{_TAG}>", between="")
-_OPENER = _SLOTS.opener((r"[{\[`\"']", _JSON))  # the tags: since the models of 2026
 
 
 def _longcat_tool(tool: Tool) -> str:
@@ -363,8 +358,8 @@ LONGCAT = Family(
     about="JSON objects within `<longcat_tool_call>` tags: LongCat Flash",
     models={"longcat": "[vllm] longcat"},
     calls=_JSON,
-    auto_openers=(_OPENER,),
-    fallback=BARE_JSON,
+    # the tags: since the models of 2026
+    auto_openers=(_SLOTS.opener((r"[{\[`\"']", _JSON)),),
     markup=Markup(
         ends=("</longcat_s>",),
         tags=("longcat_",),
@@ -408,7 +403,6 @@ ERNIE45 = Family(
     calls=TOOL_CALL,
     auto_openers=(TOOL_CALL_JSON,),
     own_openers=tuple(map(ignored, ("<response>", "</response>"))),
-    fallback=BARE_JSON,
     markup=Markup(stops=("<tool_output>",), ends=("<|end_of_sentence|>",)),
     prompt="""\
 <tool_list>

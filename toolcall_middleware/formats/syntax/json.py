@@ -27,7 +27,7 @@ from ...parsing.cursor import Cursor, Steps
 from ...parsing.patterns import TOOL_NAME
 from ...parsing.text.grammar import Opener
 from ..prompt.escaping import arguments_json
-from .shape import TAG, CannotWrite, Shape, filled, in_words, opener, shared
+from .shape import ANY_JSON, BARE_JSON, TAG, CannotWrite, Shape, filled, in_words, opener, shared
 
 CALL = '{"name": "{name}", "arguments": {arguments}}'
 """A call as most families write it."""
@@ -122,6 +122,11 @@ class Json(Shape):
         if len(tags) < 2:
             return (opener(self.marker + "[" * self._word, self),)
         return (Opener(pattern=_GAP.join(map(re.escape, tags)), body=self),)
+
+    @property
+    def fallback(self) -> tuple[Opener, ...]:
+        """Calls without the marker. A list of calls under its key needs none: every turn can be written."""
+        return BARE_JSON if self.marker else ANY_JSON
 
     def shared(self, follow: str = _BEGINS_JSON) -> Opener:
         """The opener where other families have the marker too: what follows it in this one matches `follow`."""

@@ -118,6 +118,16 @@ class Shape(ABC):
         return (opener(self.marker, self),)
 
     @property
+    def fallback(self) -> tuple[Opener, ...]:
+        """Calls in JSON without a marker that are read too."""
+        return ANY_JSON
+
+    @property
+    def special_tokens(self) -> bool:
+        """Whether the opening marker has the shape of a special token."""
+        return self.trigger.startswith(("<|", "<｜"))
+
+    @property
     def answer(self) -> str:
         """What an answer that calls consists of, in words."""
         return f"the call {in_words(self.trigger, self.closers[-1])}"

@@ -243,6 +243,7 @@ def _family(found: Turns, syntax: Syntax, like: str | None, block: tools.ToolBlo
         about=syntax.kind,
         calls=syntax.calls,
         auto_openers=syntax.openers,
+        fallback=ANY_JSON,
         markup=_markup(found),
         prompt=prompt,
         tool=tool,
