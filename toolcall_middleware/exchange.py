@@ -50,11 +50,11 @@ from .upstream.actions import (
     StopUpstream,
     Undecodable,
 )  # fmt: skip
+from .upstream.attempt import ToolRequest
 from .upstream.backend_memory import BackendMemory, proof_for
 from .upstream.history import result_warnings
 from .upstream.passing import GuardedAnswer, JsonInWords, UsageOnlyAnswer
 from .upstream.tool_answer import ToolAnswer
-from .usage.meter import UsageMeter
 
 __all__ = [
     "Action", "Ask", "Body", "BrokenOff", "Count", "Decode", "Done", "Event", "Exchange", "Fail", "Failed",
@@ -81,7 +81,7 @@ _IGNORED = [
 class Exchange:
     """The state of one request. See the module for its events and actions.
 
-    defer: whether the host takes `Count` and `Learn`; else all is counted at once, and no evidence is looked for.
+    defer: whether the host takes `Learn`; else no evidence is looked for.
     always: a request without tools is answered too. writer: writes the answer of an API other than chat completions.
     guarded: a request that the middleware does not read is sent on unchanged, and the calls in its answer are read.
     """
@@ -115,7 +115,7 @@ class Exchange:
     @property
     def offers_tools(self) -> bool:
         """Whether the answer may hold calls."""
-        return self._talk is not None and self._talk.offers_tools
+        return self._tools is not None and self._tools.chat.offers_tools
 
     @property
     def facts(self) -> Facts | None:
@@ -130,12 +130,12 @@ class Exchange:
     @property
     def report(self) -> Sequence[FinishedCall]:
         """The calls that the model finished, over all attempts, each with its outcome."""
-        return self._talk.report if self._talk is not None else ()
+        return () if self._tools is None else self._tools.report.calls
 
     def let_go(self) -> None:
         """Free what was read of the request, in steps. No event may follow."""
-        if isinstance(self._talk, ToolAnswer):
-            self._talk.let_go()
+        if self._tools is not None:
+            self._tools.let_go()
 
     def receive(self, event: Event) -> Sequence[Action]:
         """Return the actions for an event. Raises RuntimeError for an event that is not allowed in this state."""
@@ -163,6 +163,10 @@ class Exchange:
     def _conversation(self) -> Conversation:
         assert self._talk is not None  # noqa: S101 - the request has come
         return self._talk
+
+    @property
+    def _tools(self) -> ToolRequest | None:
+        return self._talk.request if isinstance(self._talk, ToolAnswer) else None
 
     @property
     def _read_answer(self) -> ToolAnswer:
@@ -203,7 +207,8 @@ class Exchange:
             self._settings = self._settings.layer(chat.overrides, "request")
         settings = self._settings
         extension = _checked(chat, settings)
-        return ToolAnswer(chat, settings, self._memory, extension, lowers_limit=self._always, writer=self.writer)
+        request = ToolRequest(chat, settings, self._memory, extension, lowers_limit=self._always)
+        return ToolAnswer(request, self.writer)
 
     # -- the backend's answer ------------------------------------------------------------------------------------
 
@@ -281,15 +286,8 @@ class Exchange:
         pending = self._conversation.pending()
         if pending is not None:
             self.state, self._early = State.COUNTING, early
-            return self._count(pending)
-        return self._close(early=early)
-
-    def _count(self, pending: UsageMeter) -> Sequence[Action]:
-        """Let the host count the tokens, or count them here."""
-        if self._defer:
             return [Count(pending)]
-        pending.count()
-        return self.receive(Done())
+        return self._close(early=early)
 
     def _ask_again(self, *, early: bool) -> Sequence[Action] | None:
         ask = self._conversation.take_next()
@@ -311,7 +309,7 @@ class Exchange:
         out = talk.feed(event.data)
         pending = talk.pending()
         if pending is not None:  # all that follows is held for the count
-            return [] if waits else [Send(out), *self._count(pending)]
+            return [] if waits else [Send(out), Count(pending)]
         if not event.last:
             return [Send(out)]
         self.state = State.ENDED
@@ -347,7 +345,7 @@ class Exchange:
         if pending is None:
             return self._give(reply)
         self.state, self._reply = State.COUNTING, reply
-        return self._count(pending)
+        return [Count(pending)]
 
     def _give(self, reply: Reply) -> Sequence[Action]:
         begun, self._begun, self.state = self._begun, True, State.ENDED  # begun: by an earlier response

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import FormatError, ToolCallError
-from .exchange import Body, BrokenOff, Exchange, Fail, Failed, Forward, Head, Request, Send, State
+from .exchange import Body, BrokenOff, Count, Done, Exchange, Fail, Failed, Forward, Head, Request, Send, State
 from .exchange import Event as Happened
 from .formats import registry
 from .formats.base import ToolFormat
@@ -137,6 +137,9 @@ def _drive(exchange: Exchange, got: ChatAnswer, rows: Sequence[Row], begin: int,
                     got.feed(event.data, row)
                 case Fail(error):
                     failed = error.message
+                case Count(pending):
+                    pending.count()
+                    tell(Done(), row)
 
     tell(Request(str(rows[begin].get("data", "")).encode()), begin)
     cut = False

@@ -11,6 +11,8 @@ from toolcall_middleware.exchange import (
     Ask,
     Body,
     BrokenOff,
+    Count,
+    Done,
     Event,
     Exchange,
     Fail,
@@ -72,6 +74,9 @@ class Driven:
                     self._next, self.prompt = body, prompt
                 case Fail(error):
                     raise error
+                case Count(pending):
+                    pending.count()
+                    out += self._do(Done())
                 case Pass():
                     self._next = None
                 case _:

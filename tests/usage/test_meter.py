@@ -165,13 +165,6 @@ def test_the_numbers_of_an_exchange(name: str) -> None:
     assert counted.total() == expected
 
 
-def test_a_prompt_of_zero_tokens_was_counted_by_none() -> None:
-    for given, tokens in ((ZEROS, None), (numbers(9, 0), 9)):
-        counted = meter()
-        counted.saw(given)
-        assert counted.prompt_tokens == tokens
-
-
 @pytest.mark.slow
 def test_counting_keeps_no_long_text() -> None:
     counted = meter()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ToolCallError
 from ..formats import registry
@@ -31,9 +31,6 @@ from .backend_memory import BackendMemory, PromptFormat, ReasoningStart
 from .negotiation import Negotiation, Next
 from .tool_budget import FIND_TOOLS, ToolBudget
 
-if TYPE_CHECKING:
-    from .raw_prompt import RawPrompt
-
 _log = logging.getLogger("toolcall_middleware")
 _CALL_NOW = "Call a tool now."
 _EMPTY = "Your answer is empty. Answer in words, or call a tool."
@@ -51,8 +48,9 @@ _MAX_SHOWN = 500
 class ToolRequest:
     """One request with tools. `first` asks the backend; `next` is set if it is to be asked again.
 
-    `usage` counts over all attempts, `why` is the reason for the current attempt, `decisions` are those so far: what
-    was decided, its value and the reason, for readers of a trace.
+    extension: adds remarks to calls. lowers_limit: see `Negotiation`. `usage` counts over all attempts, `why` is the
+    reason for the current attempt, `decisions` are those so far: what was decided, its value and the reason, for
+    readers of a trace.
     `unparsed` is the text of the current answer if the backend could not parse it and put it in its error.
     """
 
@@ -78,12 +76,12 @@ class ToolRequest:
         self._was_empty = False  # an empty answer was retried
         self._sent = b""  # the body of the current attempt
         self.settings = settings
-        self._extension = extension
+        self.extension = extension
         schema = self._answer_schema() if settings.structured != "off" else None
         self.json = None if schema is None else JsonAnswer(schema, settings.max_response_bytes, settings.retries)
         self._negotiation = Negotiation(chat, settings, memory, lowers_limit=lowers_limit)
         self.tools = ToolBudget(chat, settings, memory)
-        self._memory = memory
+        self.memory = memory
         self._talk = prompt.SentConversation(chat, settings, self.tools)
         self._attempts = 1  # not counting those that only leave out what the backend refused
         self.why = "first"
@@ -92,11 +90,11 @@ class ToolRequest:
     @functools.cached_property
     def _format(self) -> PromptFormat:
         """The prompt's format. It is chosen after the backend was asked for its template, if it has to be asked."""
-        return PromptFormat(self.chat, self.settings, self._memory)
+        return PromptFormat(self.chat, self.settings, self.memory)
 
     @functools.cached_property
     def _reasoning_start(self) -> ReasoningStart:
-        return ReasoningStart(self.chat, self.settings, self._memory, self._format.chosen)
+        return ReasoningStart(self.chat, self.settings, self.memory, self._format.chosen)
 
     def facts(self, error: ToolCallError | None) -> Facts:
         """The facts for observers. error: the one that ended the answer."""
@@ -124,11 +122,6 @@ class ToolRequest:
     def let_go(self) -> None:
         """Free the conversation, in steps. The request is over."""
         let_go(self._talk.messages, self.chat.messages)
-
-    @property
-    def prompt(self) -> RawPrompt | None:
-        """The prompt that a template writes; None if none does."""
-        return self._talk.raw
 
     @property
     def native(self) -> bool:
@@ -183,14 +176,14 @@ class ToolRequest:
             strict=self._negotiation.strict,
             held=self._negotiation.held,
             full=self.usage.full,
-            extension=self._extension,
+            extension=self.extension,
             report=self.report,
             retried=self._retried,
         )
         hold = None if self.native or self.json is None else self.json.begin()
         start, bare = self._reasoning_start, self._negotiation.is_bare
-        opened = start.opened(constrained=bare, prompt=self.prompt, unparsed=self.unparsed)
-        sure, inner = not start.guesses(self.prompt), self.tools.inner
+        opened = start.opened(constrained=bare, prompt=self._talk.raw, unparsed=self.unparsed)
+        sure, inner = not start.guesses(self._talk.raw), self.tools.inner
         return choice_maker(known, self.syntax, opened=opened, sure=sure, hold=hold, inner=inner)
 
     # -- bodies --------------------------------------------------------------------------------------------------
@@ -272,7 +265,7 @@ class ToolRequest:
         self._asked_whole = True
         self._ask_because("empty_stream", "the stream held no event")
         body = openai.without_field(openai.without_field(self._sent, "stream"), "stream_options")
-        self.next = Ask(body, self.prompt)
+        self.next = Ask(body, self._talk.raw)
         self.usage.sent(body)
         return True
 
@@ -298,7 +291,7 @@ class ToolRequest:
         if outcome.asked is not None:
             self._answer(outcome.asked)
             return False
-        if self.prompt is None:
+        if self._talk.raw is None:
             self._reasoning_start.learn(outcome.opened)
         if not self.native and outcome.calls:
             self._format.prove()

@@ -8,18 +8,18 @@ limits of a guard apply to them too. `JsonInWords` asks in words for a `response
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ..errors import ToolCallError, shown
 from ..request.parse import ChatRequest, read_request, unread_request
 from ..response.answer_form import Reply, is_completion
-from ..response.outcome import FinishedCall
 from ..settings import Settings
 from ..usage.meter import UsageMeter, meter_for
 from ..usage.tap import UsageTap
 from ..wire import openai
 from .actions import Ask, Facts, State
+from .attempt import ToolRequest
 from .backend_memory import BackendMemory
 from .tool_answer import ToolAnswer
 
@@ -38,10 +38,8 @@ class UsageOnlyAnswer:
     counts: whether usage is added to a stream.
     """
 
-    offers_tools = False
     calls = 0
     stream = None
-    report: Sequence[FinishedCall] = ()
     error: ToolCallError | None = None
 
     def __init__(self, body: bytes, settings: Settings, memory: BackendMemory, *, counts: bool = True) -> None:
@@ -165,7 +163,7 @@ class GuardedAnswer(ToolAnswer):
     def __init__(self, body: bytes, settings: Settings, memory: BackendMemory) -> None:
         chat = unread_request(body, openai.model_of(body))
         self._passed = UsageOnlyAnswer(_asked(body, chat, settings), settings, memory)
-        super().__init__(chat, settings.layer(_AS_IT_CAME, "guard"), memory, None)
+        super().__init__(ToolRequest(chat, settings.layer(_AS_IT_CAME, "guard"), memory, None))
 
     @property
     def facts(self) -> Facts:
@@ -174,12 +172,12 @@ class GuardedAnswer(ToolAnswer):
 
     def first(self) -> Ask:
         """Ask the backend."""
-        return self._request.sends(self._passed.first())
+        return self.request.sends(self._passed.first())
 
     def take_next(self) -> Ask | None:
         """Ask the backend again, once; None if it is not to be asked."""
         ask = self._passed.take_next()
-        return super().take_next() if ask is None else self._request.sends(ask)
+        return super().take_next() if ask is None else self.request.sends(ask)
 
     def begin(self, status: int, headers: Mapping[bytes, bytes]) -> State:
         """A response begins. Return the state that handles it. A refusal is passed to the client unchanged."""

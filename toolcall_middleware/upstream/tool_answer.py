@@ -23,7 +23,7 @@ from ..request.parse import ChatRequest
 from ..response.answer_form import AnswerForm, Reply, WholeAnswer, as_stream, is_stream, no_completion, read_whole
 from ..response.choice import AnswerOutcome
 from ..response.message import Extension
-from ..response.outcome import CallReport, FinishedCall, as_header, log_no_call
+from ..response.outcome import CallReport, as_header, log_no_call
 from ..response.stream import StreamRewriter
 from ..settings import Settings
 from ..usage.meter import UsageMeter
@@ -44,26 +44,13 @@ _PATIENCE = 24
 class ToolAnswer:
     """One request with tools, and the answers to its attempts. It keeps no state of the connection.
 
-    extension: adds remarks to calls. lowers_limit: see `Negotiation`. writer: writes the answer if the client speaks
-    another API.
+    writer: writes the answer if the client speaks another API.
     """
 
-    def __init__(
-        self,
-        chat: ChatRequest,
-        settings: Settings,
-        memory: BackendMemory,
-        extension: Extension | None,
-        *,
-        lowers_limit: bool = False,
-        writer: AnswerWriter | None = None,
-    ) -> None:
-        self._chat = chat
-        self._form = AnswerForm(chat, settings, writer)
-        self._settings = settings
-        self._memory = memory
-        self._extension = extension
-        self._request = ToolRequest(chat, settings, memory, extension, lowers_limit=lowers_limit)
+    def __init__(self, request: ToolRequest, writer: AnswerWriter | None = None) -> None:
+        self.request = request
+        self._chat = request.chat
+        self._form = AnswerForm(request.chat, request.settings, writer)
         self.error: ToolCallError | None = None  # sent to the client instead of an answer, or at its end
         # Of the current response:
         self.stream: StreamRewriter | None = None
@@ -73,37 +60,28 @@ class ToolAnswer:
         self._answer: WholeAnswer | None = None  # one that waits for a count
         self._is_due = False  # the answer's end waits for a count
 
-    def let_go(self) -> None:
-        """Free the request's parsed data, in steps. The request is over."""
-        self._request.let_go()
-
     # -- the request ---------------------------------------------------------------------------------------------
 
     def first(self) -> Ask:
         """Ask the backend."""
-        return self._request.first()
+        return self.request.first()
 
     def take_next(self) -> Ask | None:
         """Ask the backend again, once; None if it is not to be asked."""
-        ask, self._request.next = self._request.next, None
+        ask, self.request.next = self.request.next, None
         return ask
 
     @property
     def facts(self) -> Facts:
         """The facts for observers."""
-        return self._request.facts(self.error)
-
-    @property
-    def offers_tools(self) -> bool:
-        """Whether the answer may hold calls."""
-        return self._chat.offers_tools
+        return self.request.facts(self.error)
 
     # -- the response --------------------------------------------------------------------------------------------
 
     def begin(self, status: int, headers: Mapping[bytes, bytes]) -> State:
         """A response begins. Return the state that handles it."""
         self.stream = None
-        self._request.unparsed = None
+        self.request.unparsed = None
         self._form.begin()
         self._status = status
         self._is_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
@@ -124,29 +102,24 @@ class ToolAnswer:
         return State.STREAMING
 
     def _new_rewriter(self) -> StreamRewriter:
-        request = self._request
+        request = self.request
         accepts = None if request.native or request.json is None else request.json.accepts
         hold = request.hold(checked=accepts is not None)
         made = self._form.stream(request.make_choice, request.usage, request.settings, hold, accepts)
         if request.may_ask_again and not self._form.goes_on:
             made.wait_for_words()
-        if self.offers_tools:
-            made.choices.read_unparsed = _reader_of(self._request.syntax, request.tools.read, self._settings)
-        if self._chat.include_usage and self._request.ends_itself:
+        if self._chat.offers_tools:
+            made.choices.read_unparsed = _reader_of(request.syntax, request.tools.read, request.settings)
+        if self._chat.include_usage and self.request.ends_itself:
             made.choices.patience = _PATIENCE
         return made
 
     def headers(self) -> dict[str, str]:
         """Headers for a streamed answer; they replace the backend's."""
-        chat, request = self._chat, self._request
+        chat, request = self._chat, self.request
         estimated = chat.stream and chat.include_usage and request.usage.will_estimate
         ours = {"x-toolcall": f"{request.note}{'; usage=estimated' if estimated else ''}"}
         return ours if self._is_stream else {**ours, "content-type": "text/event-stream"}
-
-    @property
-    def report(self) -> Sequence[FinishedCall]:
-        """The finished calls of all attempts."""
-        return self._request.report.calls
 
     @property
     def calls(self) -> int:
@@ -165,7 +138,7 @@ class ToolAnswer:
         """Take bytes of the stream. Return what is to be sent. All but the first may be fed to `stream` directly."""
         out = self._stream.feed(data)
         if self._stream.choices.begun:
-            self._request.is_accepted()
+            self.request.is_accepted()
         return out
 
     def finish(self, *, cut: bool, left: bool) -> bytes:
@@ -173,7 +146,7 @@ class ToolAnswer:
 
         cut: it broke off. left: something was sent to the client. Raises ToolCallError for an error if nothing was.
         """
-        stream, request = self._stream, self._request
+        stream, request = self._stream, self.request
         cut = cut and not stream.received_done
         out = stream.finish(cut=cut)
         left = left or bool(out)
@@ -209,27 +182,27 @@ class ToolAnswer:
 
     def _written(self, refusal: ToolCallError) -> bytes | None:
         """A completion of the text in `refusal`, if the backend could not parse a call in it; else None."""
-        may_call = self.offers_tools and self._request.unparsed is None
-        read = _reader_of(registry.get("auto"), self._chat, self._settings)
+        may_call = self._chat.offers_tools and self.request.unparsed is None
+        read = _reader_of(registry.get("auto"), self._chat, self.request.settings)
         unparsed = unparsed_calls(refusal, read) if may_call else None
         if unparsed is None:
             return None
-        self._request.unparsed = unparsed.text
+        self.request.unparsed = unparsed.text
         return _completion(unparsed.text)
 
     def _is_settled(self, outcome: AnswerOutcome, *, left: bool) -> bool:
         """See `ToolRequest.is_settled`. A call that the backend could not parse does not count as markup."""
-        if self._request.unparsed is not None or (self.stream is not None and self.stream.choices.salvaged):
+        if self.request.unparsed is not None or (self.stream is not None and self.stream.choices.salvaged):
             outcome = replace(outcome, read_markup=False)
-            self._request.decide("call", "unparsed", "the backend's error holds what the model wrote")
-        _tell_no_call(self._request.report, outcome.no_call, self._memory)
-        return self._request.is_settled(outcome, left=left)
+            self.request.decide("call", "unparsed", "the backend's error holds what the model wrote")
+        _tell_no_call(self.request.report, outcome.no_call, self.request.memory)
+        return self.request.is_settled(outcome, left=left)
 
     def _is_refusal(self, error: ToolCallError) -> bool:
         """Whether an answer of status 200 is a refusal that leads to another attempt, like one with an error status:
         some engines check a request only after the status is sent.
         """
-        return not is_ours(error.code) and self._request.repairs(error)
+        return not is_ours(error.code) and self.request.repairs(error)
 
     def broken(self, error: ToolCallError, *, streaming: bool) -> bytes:
         """Return the last bytes of an answer that fails after its start. streaming: its stream may hold back some."""
@@ -239,7 +212,7 @@ class ToolAnswer:
 
     def whole(self, data: bytes) -> Reply | None:
         """The reply for a collected response. None: ask again (`take_next`). Raises ToolCallError as `finish` does."""
-        chat, request = self._chat, self._request
+        chat, request = self._chat, self.request
         if self._status >= 400:
             refusal = openai.read_error(data, self._status)
             if (written := self._written(refusal)) is not None:
@@ -285,9 +258,9 @@ class ToolAnswer:
         """As `whole`, for a whole answer to a request for a stream: it is handled as a stream."""
         events = as_stream(data)
         if events is None:
-            return None if not data.strip() and self._request.asks_whole() else self._no_answer(data)
+            return None if not data.strip() and self.request.asks_whole() else self._no_answer(data)
         out = self._restart(events, left=self._form.goes_on)
-        if self._request.next is not None:
+        if self.request.next is not None:
             return None
         return Reply(self._status, out, {"content-type": "text/event-stream", **self.headers()})
 
@@ -299,8 +272,8 @@ class ToolAnswer:
 
     def _written_whole(self, answer: WholeAnswer) -> Reply:
         """The reply for a whole answer whose usage is known, with remarks of the middleware."""
-        request, outcome = self._request, answer.outcome
-        body = self._form.whole(answer, _remarks(self._extension, outcome, request.usage.injection()))
+        request, outcome = self.request, answer.outcome
+        body = self._form.whole(answer, _remarks(request.extension, outcome, request.usage.injection()))
         told = self.headers()["x-toolcall"] + _note(outcome, request)
         return Reply(self._status, body, {"content-type": "application/json", "x-toolcall": told})
 
@@ -308,7 +281,7 @@ class ToolAnswer:
 
     def pending(self) -> UsageMeter | None:
         """The meter whose count the answer's end waits for; None if it does not wait."""
-        return self._request.usage if self._is_due else None
+        return self.request.usage if self._is_due else None
 
     def counted(self) -> bytes:
         """Return the rest of a stream that waited."""
@@ -322,7 +295,7 @@ class ToolAnswer:
         self._is_due = False
         answer, self._answer = self._answer, None  # it is large, and a client may be slow
         assert answer is not None  # noqa: S101 - it waited
-        return self._written_whole(replace(answer, counted=self._request.usage.total()))
+        return self._written_whole(replace(answer, counted=self.request.usage.total()))
 
 
 def _refused(refusal: ToolCallError, status: int, note: str) -> Reply:

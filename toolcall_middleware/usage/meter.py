@@ -187,12 +187,6 @@ class UsageMeter:
         return sum(written.estimate() for written in one.texts.values()) >= limit * _NEAR
 
     @property
-    def prompt_tokens(self) -> int | None:
-        """How long this attempt's prompt was, by the backend's own count; a zero is what none has counted."""
-        tokens = self._attempt.told("prompt")
-        return tokens if isinstance(tokens, int) and tokens > 0 else None
-
-    @property
     def shown_tokens(self) -> int | None:
         """How long this attempt's answer was by the backend's own count, but for hidden reasoning that it counts."""
         numbers = self._attempt.backend or {}
