@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,44 +44,57 @@ def ended(metrics: Metrics, **fields: object) -> Report:
     return report
 
 
-def test_a_request_is_counted_by_what_it_was_and_who_asked_whom() -> None:
+OF_ALL = {"api": "messages", "model": "m", "mode": "prompt", "format": "hermes", "upstream": "local", "tenant": "blue"}
+OF = {"format": "json", "model": "m"}
+TIMES = {
+    "own": 0.002,
+    "first_content": 11.0,
+    "first_call": 11.5,
+    "attempts": [Attempt("first", 10.25, first_byte=10.75)],
+}
+# What is reported of requests that began at 10.0; a sample's name and its labels; its value.
+SAMPLES: dict[str, tuple[list[dict[str, Any]], str, dict[str, str], float]] = {
+    "a request, by what it was and who asked whom": (
+        [{**OF_ALL, "status": 422, "model_listed": True}], "requests_total", {**OF_ALL, "status": "422"}, 1,
+    ),
+    "calls by outcome": ([{**OF, "outcomes": ("clean", "cut", "clean")}], "calls_total", {"outcome": "clean", **OF}, 2),
+    "calls of another outcome": ([{**OF, "outcomes": ("coerced",)}], "calls_total", {"outcome": "coerced", **OF}, 1),
+    "attempts, by what led to them": (
+        [{"attempts": [Attempt("first", 10.0), Attempt("no_call", 11.0)]}], "attempts_total", {"why": "no_call"}, 1,
+    ),
+    "tokens of prompts": (
+        [{"prompt_tokens": 7, "estimated": True}], "tokens_total", {"kind": "prompt", "estimated": "true"}, 7,
+    ),
+    "tokens of answers": ([{"completion_tokens": 5}], "tokens_total", {"kind": "completion", "estimated": "false"}, 5),
+    "our own time": ([{**TIMES, "mode": "prompt"}], "added_latency_seconds_sum", {"api": "chat"}, 0.002),
+    "the time to text": ([TIMES], "first_content_seconds_sum", {"api": "chat"}, 1.0),
+    "the time to a call": ([TIMES], "first_call_seconds_sum", {"api": "chat"}, 1.5),
+    "the backend's time": ([TIMES], "upstream_first_byte_seconds_sum", {"api": "chat"}, 0.5),
+    "units of the rate": ([{"rate_units": 3}], "rate_units_total", {}, 3),
+    "an upstream that answered": ([{"upstream": "a"}], "upstream_up", {"upstream": "a"}, 1),
+    "one that did not": ([{"upstream": "a", "error": "upstream_error"}], "upstream_up", {"upstream": "a"}, 0),
+    "one whose model is at fault": (
+        [{"upstream": "a", "error": "invalid_tool_arguments"}], "upstream_up", {"upstream": "a"}, 1,
+    ),
+    "one that another replaced": ([{"upstream": "b", "unreached": ["a"]}], "upstream_up", {"upstream": "a"}, 0),
+    "the one that replaced it": ([{"upstream": "b", "unreached": ["a"]}], "upstream_up", {"upstream": "b"}, 1),
+    "answers, by why they hold no call": (
+        [{**OF, "no_call": "example"}, {**OF, "calls": 2}], "answers_total", {"no_call": "example", **OF}, 1,
+    ),
+    "answers that hold calls": (
+        [{**OF, "no_call": "example"}, {**OF, "calls": 2}, {**OF, "status": 502}],
+        "answers_total", {"no_call": "none", **OF}, 1,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SAMPLES)
+def test_what_is_reported_is_counted(case: str) -> None:
+    reports, name, labels, counted = SAMPLES[case]
     metrics = Metrics()
-    known = {"upstream": "local", "tenant": "blue"}
-    ended(metrics, api="messages", model="m", model_listed=True, mode="prompt", format="hermes", status=422, **known)
-    labels = {"api": "messages", "model": "m", "mode": "prompt", "format": "hermes", "status": "422", **known}
-    assert value(metrics, "toolcall_requests_total", **labels) == 1
-
-
-def test_calls_are_counted_by_outcome_format_and_model() -> None:
-    metrics = Metrics()
-    ended(metrics, format="json", model="m", outcomes=("clean", "coerced", "clean"))
-    assert value(metrics, "toolcall_calls_total", outcome="clean", format="json", model="m") == 2
-    assert value(metrics, "toolcall_calls_total", outcome="coerced", format="json", model="m") == 1
-
-
-def test_attempts_are_counted_by_what_led_to_them() -> None:
-    metrics = Metrics()
-    ended(metrics, attempts=[Attempt("first", 10.0), Attempt("no_call", 11.0)])
-    assert value(metrics, "toolcall_attempts_total", why="no_call") == 1
-
-
-def test_tokens_tell_whether_they_are_estimated() -> None:
-    metrics = Metrics()
-    ended(metrics, prompt_tokens=7, completion_tokens=5, estimated=True)
-    assert value(metrics, "toolcall_tokens_total", kind="prompt", estimated="true") == 7
-    assert value(metrics, "toolcall_tokens_total", kind="completion", estimated="true") == 5
-
-
-def test_latencies_are_measured_from_the_request_and_ours_alone() -> None:
-    metrics = Metrics()
-    attempts = [Attempt("first", 10.25, first_byte=10.75)]
-    ended(metrics, mode="prompt", own=0.002, first_content=11.0, first_call=11.5, attempts=attempts, rate_units=3)
-    sums = {
-        name: value(metrics, f"toolcall_{name}_seconds_sum", api="chat")
-        for name in ("added_latency", "first_content", "first_call", "upstream_first_byte")
-    }
-    assert sums == {"added_latency": 0.002, "first_content": 1.0, "first_call": 1.5, "upstream_first_byte": 0.5}
-    assert value(metrics, "toolcall_rate_units_total") == 3
+    for fields in reports:
+        ended(metrics, **fields)
+    assert value(metrics, f"toolcall_{name}", **labels) == counted
 
 
 def test_running_requests_are_those_that_have_not_ended() -> None:
@@ -90,25 +104,11 @@ def test_running_requests_are_those_that_have_not_ended() -> None:
     assert value(metrics, "toolcall_running_requests") == 1
 
 
-@pytest.mark.parametrize(("error", "up"), [(None, 1), ("upstream_error", 0), ("invalid_tool_arguments", 1)])
-def test_an_upstream_is_up_when_it_answered_last(error: str | None, up: int) -> None:
-    metrics = Metrics()
-    ended(metrics, upstream="gpu-1", error=error)
-    assert value(metrics, "toolcall_upstream_up", upstream="gpu-1") == up
-
-
 def test_a_request_without_an_upstream_says_nothing_about_one() -> None:
     metrics = Metrics()
     ended(metrics, upstream=None)
     ended(metrics, upstream="gpu-1", status=None)
     assert not [name for name, _ in told(metrics) if name == "toolcall_upstream_up"]
-
-
-def test_an_upstream_that_another_one_stood_in_for_is_down() -> None:
-    metrics = Metrics()
-    ended(metrics, upstream="gpu-2", unreached=["gpu-1"])
-    assert value(metrics, "toolcall_upstream_up", upstream="gpu-1") == 0
-    assert value(metrics, "toolcall_upstream_up", upstream="gpu-2") == 1
 
 
 def test_past_a_limit_models_are_one_label() -> None:
@@ -187,12 +187,3 @@ def test_names_follow_the_rules_of_prometheus() -> None:
         re.fullmatch(r"toolcall_[a-z_]+(?:_seconds|_total|_requests|_up|_bucket|_sum|_count|_created)", name)
         for name in names
     )
-
-
-def test_answers_are_counted_by_why_they_hold_no_call() -> None:
-    metrics = Metrics()
-    ended(metrics, format="json", model="m", no_call="example")
-    ended(metrics, format="json", model="m", calls=2)
-    ended(metrics, format="json", model="m", status=502)
-    for reason in ("example", "none"):
-        assert value(metrics, "toolcall_answers_total", no_call=reason, format="json", model="m") == 1

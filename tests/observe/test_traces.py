@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.types import Receive, Scope, Send
 
 from tests.exchange.test_modes import NativeBackend
-from tests.helpers.asgi_client import Client, ask
+from tests.helpers.asgi_client import Backend, Client, ask
 from tests.helpers.fakes import TextBackend, write_calls
+from tests.response.streams import DONE, chunk, event, role
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.observe.report import Recorder, Report, Room
 from toolcall_middleware.observe.traces import Trace, TraceError, TraceFiles, read_trace
@@ -36,7 +36,7 @@ def written(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.jsonl"))
 
 
-async def test_a_trace_holds_what_came_was_asked_was_written_and_left(tmp_path: Path) -> None:
+async def test_a_trace_holds_what_came_was_asked_decided_written_and_left_and_no_key(tmp_path: Path) -> None:
     (trace,) = await traced(tmp_path, ask())
     kinds = [row["kind"] for row in trace.rows]
     assert kinds[0] == "request"
@@ -45,20 +45,19 @@ async def test_a_trace_holds_what_came_was_asked_was_written_and_left(tmp_path: 
     assert "weather" in next(row["data"] for row in trace.rows if row["kind"] == "ask")
     assert trace.summary["outcomes"] == ["clean"]
     assert (trace.summary["mode"], trace.summary["format"], trace.summary["end"]) == ("prompt", "hermes", "complete")
-
-
-async def test_what_left_names_the_piece_that_it_came_of(tmp_path: Path) -> None:
-    (trace,) = await traced(tmp_path, ask())
-    causes = [row["of"] for row in trace.rows if row["kind"] == "client" and row["of"] >= 0]
-    assert causes
-    assert {trace.rows[cause]["kind"] for cause in causes} <= {"backend", "event"}
-
-
-async def test_times_never_go_back(tmp_path: Path) -> None:
-    (trace,) = await traced(tmp_path, ask())
     times = [row["at"] for row in trace.rows]
     assert times == sorted(times)
     assert trace.summary["first_call"] is not None
+    causes = [row["of"] for row in trace.rows if row["kind"] == "client" and row["of"] >= 0]
+    assert causes
+    assert {trace.rows[cause]["kind"] for cause in causes} <= {"backend", "event"}
+    decided = {row["what"]: (row["value"], row["why"]) for row in trace.rows if row["kind"] == "decision"}
+    assert decided["format"] == ("hermes", "format=hermes (keyword)")
+    assert decided["mode"][0] == "prompt"
+    assert "constraint" in decided
+    (path,) = written(tmp_path)
+    assert b"sk-" not in path.read_bytes()
+    assert path.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -68,77 +67,27 @@ async def test_the_first_call_has_its_time_in_native_mode_too(stream: bool, tmp_
     (trace,) = await traced(tmp_path, ask(stream=stream), backend=NativeBackend({"tool_calls": [call]}), mode="native")
     assert trace.summary["calls"] == 1
     assert trace.summary["first_call"] is not None
-    (trace,) = await traced(tmp_path / "pieces", ask(stream=True), backend=_in_pieces(call), mode="native")
+    chunks = [role(), chunk({"content": "Hm."}), chunk({"tool_calls": [call]}), chunk({}, "tool_calls")]
+    pieces = Backend(*map(event, chunks), DONE)
+    (trace,) = await traced(tmp_path / "pieces", ask(stream=True), backend=pieces, mode="native")
     assert trace.summary["first_content"] < trace.summary["first_call"]
     (trace,) = await traced(tmp_path / "text", ask(stream=stream), backend=TextBackend(["Hi."]), mode="native")
     assert (trace.summary["first_call"], trace.summary["first_content"] is None) == (None, False)
 
 
-def _in_pieces(call: dict[str, Any]) -> Any:
-    """A backend that sends a word, and after it a call, each as an event."""
-
-    async def backend(_scope: Scope, receive: Receive, send: Send) -> None:
-        await receive()
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
-        deltas: tuple[dict[str, Any], ...] = (
-            {"role": "assistant", "content": ""},
-            {"content": "Hm."},
-            {"tool_calls": [call]},
-            {},
-        )
-        for number, delta in enumerate(deltas):
-            reason = "tool_calls" if number == 3 else None
-            choice = {"index": 0, "delta": delta, "finish_reason": reason}
-            chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
-            await send(
-                {"type": "http.response.body", "body": f"data: {json.dumps(chunk)}\n\n".encode(), "more_body": True}
-            )
-        await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
-
-    return backend
-
-
-async def test_decisions_say_why(tmp_path: Path) -> None:
-    (trace,) = await traced(tmp_path, ask())
-    decided = {row["what"]: (row["value"], row["why"]) for row in trace.rows if row["kind"] == "decision"}
-    assert decided["format"] == ("hermes", "format=hermes (keyword)")
-    assert decided["mode"][0] == "prompt"
-    assert "constraint" in decided
-
-
 async def test_what_is_decided_of_the_last_answer_is_told_too(tmp_path: Path) -> None:
-    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
-        error = {"message": f"Failed to parse input at pos 0: {CALL}", "type": "server_error", "code": 500}
-        await send({"type": "http.response.start", "status": 500, "headers": [(b"content-type", b"application/json")]})
-        await send({"type": "http.response.body", "body": json.dumps({"error": error}).encode()})
-
-    middleware = ToolCallMiddleware(app, mode="native", trace_dir=str(tmp_path))
-    await Client(ask()).run(middleware)
-    next(observer for observer in middleware._observers if isinstance(observer, TraceFiles)).flush()
-    (path,) = written(tmp_path)
-    decided = {row["what"]: row["value"] for row in read_trace(path.read_bytes()).rows if row["kind"] == "decision"}
+    error = {"message": f"Failed to parse input at pos 0: {CALL}", "type": "server_error", "code": 500}
+    app = Backend(json.dumps({"error": error}).encode(), status=500, headers=[(b"content-type", b"application/json")])
+    (trace,) = await traced(tmp_path, ask(), backend=app, mode="native")
+    decided = {row["what"]: row["value"] for row in trace.rows if row["kind"] == "decision"}
     assert decided["call"] == "unparsed"
 
 
 async def test_another_attempt_says_what_led_to_it(tmp_path: Path) -> None:
-    body = ask(tool_choice="required", stream=False)
-    app = ToolCallMiddleware(
-        TextBackend(["No.", CALL]), mode="prompt", format="hermes", trace_dir=str(tmp_path), constrain="off"
-    )
-    await Client(body).run(app)
-    files = next(observer for observer in app._observers if isinstance(observer, TraceFiles))
-    files.flush()
-    (path,) = written(tmp_path)
-    trace = read_trace(path.read_bytes())
+    backend = TextBackend(["No.", CALL])
+    (trace,) = await traced(tmp_path, ask(tool_choice="required", stream=False), backend=backend, constrain="off")
     assert [attempt["why"] for attempt in trace.summary["attempts"]] == ["first", "no_call"]
     assert any(row.get("what") == "ask again" for row in trace.rows)
-
-
-async def test_no_key_is_ever_in_a_trace(tmp_path: Path) -> None:
-    await traced(tmp_path, ask())
-    (path,) = written(tmp_path)
-    assert b"sk-" not in path.read_bytes()
-    assert path.stat().st_mode & 0o077 == 0
 
 
 async def test_a_sample_of_none_writes_none(tmp_path: Path) -> None:
@@ -164,13 +113,8 @@ def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path: Path, caplog: 
     files = TraceFiles(tmp_path / "inner", sample=1, max_bytes=10_000)
     (tmp_path / "inner").rmdir()
     (tmp_path / "inner").symlink_to(file / "gone")
-    report = Report(id="x")
-    files.begin(report, {})
-    assert report.recorder is not None
-    report.recorder.note("event", what="nothing")
     with caplog.at_level(logging.WARNING):
-        files.end(report)
-        files.flush()
+        fill(files, 1)
     assert [record.getMessage().startswith("trace_dir: ") for record in caplog.records] == [True]
 
 
@@ -178,17 +122,11 @@ def test_requests_of_one_id_in_one_second_have_a_file_each(tmp_path: Path) -> No
     files = TraceFiles(tmp_path, sample=1, max_bytes=10_000)
     outside = tmp_path / "outside"
     outside.write_text("kept")
-    for number in range(4):
-        report = Report(id="same", wall=1_700_000_000.0)
-        files.begin(report, {})
-        assert report.recorder is not None
-        report.recorder.note("event", what=number)
-        files.end(report)
-        files.flush()
-        if number == 1:  # what stands there already is never written through
+    for size in range(1, 5):
+        fill(files, size, name="same")
+        if size == 2:  # what stands there already is never written through
             (tmp_path / "20231114T221320-same-3.part").symlink_to(outside)
-    kept = [read_trace(path.read_bytes()).rows[0]["what"] for path in written(tmp_path)]
-    assert sorted(kept) == [0, 1, 2, 3]
+    assert sorted(len(read_trace(path.read_bytes()).rows[0]["data"]) for path in written(tmp_path)) == [1, 2, 3, 4]
     assert {path.stat().st_mode & 0o777 for path in written(tmp_path)} == {0o600}
     assert outside.read_text() == "kept"
 

@@ -200,13 +200,8 @@ def _keep_stop(fields: dict[str, Any], chat: ChatRequest) -> None:
 
 
 def _wants_special_tokens(chat: ChatRequest, fmt: ToolFormat, settings: Settings) -> bool:
-    match settings.special_tokens:
-        case "on":
-            return chat.offers_tools
-        case "auto":
-            return chat.offers_tools and bool(getattr(fmt, "special_tokens", False))
-        case _:
-            return False
+    wanted = settings.special_tokens
+    return chat.offers_tools and (wanted == "on" or (wanted == "auto" and bool(getattr(fmt, "special_tokens", False))))
 
 
 def _put_in_front(messages: list[dict[str, Any]], front: str, role: str) -> None:

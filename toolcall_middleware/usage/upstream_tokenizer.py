@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ..wire.openai import FAILURES
+from ..wire.openai import read_value
 from .tokenizers.base import Count, Prompt, read_prompt
 
 if TYPE_CHECKING:
@@ -50,19 +50,6 @@ class Question:
 Questions = Generator[Question, bytes | None, None]
 """Yields questions; takes the body of each answer of status 200, None for any other or none in time."""
 _Asked = Generator[Question, bytes | None, int | None]
-
-
-class _Counted(msgspec.Struct):
-    count: int | None = None
-    tokens: list[msgspec.Raw] | None = None
-
-
-class _Rendered(msgspec.Struct):
-    prompt: str
-
-
-_COUNTED = msgspec.json.Decoder(_Counted)
-_RENDERED = msgspec.json.Decoder(_Rendered)
 
 
 def ask_all(attempts: Iterable[Attempt], model: str, memory: Refusals) -> Questions:
@@ -132,11 +119,11 @@ def _tokens(asked: dict[str, Any], memory: Refusals) -> _Asked:
         memory.refuse(model, _MESSAGES)
     text = asked.get("prompt")
     if text is None:
-        answer = yield Question("/apply-template", question)
-        try:
-            text = _RENDERED.decode(answer or b"").prompt
-        except FAILURES:
-            return None
+        match read_value((yield Question("/apply-template", question))):
+            case {"prompt": str(text)}:
+                pass
+            case _:
+                return None
     asked = {"model": model, "content": text, "add_special": "prompt" not in asked, "parse_special": True}
     answer = yield Question("/tokenize", msgspec.json.encode(asked))
     return _read(answer) or None
@@ -144,10 +131,9 @@ def _tokens(asked: dict[str, Any], memory: Refusals) -> _Asked:
 
 def _read(answer: bytes | None) -> int | None:
     """The number in an answer; None when the answer has no number."""
-    try:
-        counted = _COUNTED.decode(answer or b"")
-    except FAILURES:
-        return None
-    if counted.count is not None:
-        return counted.count if counted.count >= 0 else None
-    return None if counted.tokens is None else len(counted.tokens)
+    match read_value(answer):
+        case {"count": int(count)}:
+            return count if count >= 0 else None
+        case {"tokens": [*tokens]}:
+            return len(tokens)
+    return None
