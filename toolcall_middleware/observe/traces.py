@@ -7,6 +7,7 @@ Headers are not in it, so that no key is.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import logging
@@ -224,11 +225,12 @@ class TraceFiles:
         stem = path.stem
         for number in itertools.count(2):
             part = path.with_suffix(".part")
-            # The part keeps the name: other workers write here, too.
-            if not os.path.lexists(path) and _is_made(part):
-                if not os.path.lexists(path):
-                    break
-                part.unlink()
+            if not os.path.lexists(path):
+                with contextlib.suppress(FileExistsError):
+                    part.touch(mode=0o600, exist_ok=False)  # it keeps the name: other workers write here, too
+                    if not os.path.lexists(path):
+                        break
+                    part.unlink()
             path = path.with_name(f"{stem}-{number}.jsonl")
         return path, part
 
@@ -238,12 +240,3 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         _log.warning("trace_dir: %s cannot be removed: %s", path, error.strerror)
-
-
-def _is_made(path: Path) -> bool:
-    """Whether there was no such file, and is one now. Raises OSError for any other reason."""
-    try:
-        path.touch(mode=0o600, exist_ok=False)
-    except FileExistsError:
-        return False
-    return True

@@ -422,9 +422,9 @@ def _for_backend(message: dict[str, Any], limit: int | None, *, own_ids: bool, k
         if own_ids and (own := read_id(message["tool_call_id"])) is not None:
             changed["tool_call_id"] = own
     elif own_ids and calls_of(message):
-        calls = [_own_call(call) for call in message["tool_calls"]]
-        if any(new is not old for new, old in zip(calls, message["tool_calls"], strict=True)):
-            changed["tool_calls"] = calls
+        written = [(call, read_id(call["id"])) for call in message["tool_calls"]]
+        if any(own is not None for _, own in written):
+            changed["tool_calls"] = [call if own is None else {**call, "id": own} for call, own in written]
     return {**message, **changed} if changed else message
 
 
@@ -440,8 +440,3 @@ def _told_as_error(content: Any) -> Any:
     if _ERROR.match(text_of(content)[:_LOOKED_AT]):
         return content
     return [_text_part(_FAILED), *content] if isinstance(content, list) else f"{_FAILED}\n{content}"
-
-
-def _own_call(call: dict[str, Any]) -> dict[str, Any]:
-    own = read_id(call["id"])
-    return call if own is None else {**call, "id": own}

@@ -77,10 +77,9 @@ class SentConversation:
         front = _tool_block(tools.shown, tools.block or fmt, settings)
         self._added = history.joined([front, last])
         self.messages = self._plain(fmt, front)
-        if last:
-            put_before_last(self.messages, last)
-        if self.raw is not None:
-            self.raw.begin(last)
+        for messages in (self.messages, None if self.raw is None else self.raw.messages):
+            if last and messages is not None:
+                _put_before_last(messages, last)
 
     def _plain(self, fmt: ToolFormat, front: str) -> list[dict[str, Any]]:
         """The conversation for a text backend: the tool block precedes it.
@@ -108,7 +107,7 @@ class SentConversation:
         """Add messages at the end, for another attempt."""
         self.messages = [*(self.messages or self._chat.messages), *more]
         if self.raw is not None:
-            self.raw.again(for_template)
+            self.raw.messages = [*self.raw.messages, *for_template]
 
     def injected(self, *, native: bool) -> str:
         """The text that is added to the conversation, if that is reported."""
@@ -123,6 +122,8 @@ class SentConversation:
         None removes a field. `drop_params` is applied last.
         """
         fields = self._native_fields() if fmt is None else self._text_fields(fmt)
+        if self._chat.offers_tools:
+            fields.pop("stop", None)  # a backend would cut calls at it: the middleware ends text itself
         for name, value in extra.items():
             if value is None:
                 fields.pop(name, None)
@@ -141,7 +142,6 @@ class SentConversation:
         """The fields for a text backend."""
         chat = self._chat
         fields: dict[str, Any] = {name: value for name, value in chat.fields.items() if name not in _NOT_FOR_TEXT}
-        _keep_stop(fields, chat)
         fields["messages"] = self.messages if self.raw is None else self.raw.messages
         if _wants_special_tokens(chat, fmt, self._settings):
             fields.setdefault("skip_special_tokens", False)
@@ -154,7 +154,6 @@ class SentConversation:
         """
         chat = self._tools.shown
         fields: dict[str, Any] = dict(chat.fields)
-        _keep_stop(fields, chat)
         if chat.legacy or chat.custom or chat is not self._chat:
             functions = [_function_tool(tool) for tool in chat.tools.tools]
             fields["tools"] = [*functions, *(provider_tools(fields["tools"]) if chat.provider else ())]
@@ -191,14 +190,6 @@ def _function_tool(tool: Tool) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _keep_stop(fields: dict[str, Any], chat: ChatRequest) -> None:
-    """Remove `stop` if the answer may hold calls, because a backend would cut calls at the client's stop strings. The
-    middleware ends text at them itself.
-    """
-    if chat.offers_tools:
-        fields.pop("stop", None)
-
-
 def _wants_special_tokens(chat: ChatRequest, fmt: ToolFormat, settings: Settings) -> bool:
     wanted = settings.special_tokens
     return chat.offers_tools and (wanted == "on" or (wanted == "auto" and bool(getattr(fmt, "special_tokens", False))))
@@ -217,7 +208,7 @@ def _put_in_front(messages: list[dict[str, Any]], front: str, role: str) -> None
     messages.insert(0, {"role": role, "content": front})
 
 
-def put_before_last(messages: list[dict[str, Any]], text: str) -> None:
+def _put_before_last(messages: list[dict[str, Any]], text: str) -> None:
     """Put `text` before the content of the last message if that is the user's, else into a user message of its own.
 
     All messages before it keep their bytes.

@@ -27,7 +27,6 @@ from ..request.messages import calls_of
 from ..request.parse import ChatRequest
 from ..settings import Settings
 from ..wire import openai
-from . import prompt
 from .history import for_backend, joined, plain_content, reasoning_of
 from .negotiation import asks_llama_cpp_for_text
 
@@ -63,21 +62,10 @@ class RawPrompt:
         # All tools, even if one is named: the prompt's beginning stays the same from turn to turn.
         offered = chat.tools.tools if chat.offers_tools else ()
         self.tools = [{"type": "function", "function": _harmless(escaping.describe(tool))} for tool in offered]
-        self._begin = _messages(chat, settings, fmt)
-        self.messages = self._begin
+        self.messages = _messages(chat, settings, fmt)
         self.plain: list[Message] = []
         self.written: Written | None = None
         self.on_body: Callable[[bytes], object] | None = None
-
-    def begin(self, words: str) -> None:
-        """Set the messages of the first attempt. words: the text to put before the last message of the user."""
-        self.messages = list(self._begin)
-        if words:
-            prompt.put_before_last(self.messages, words)
-
-    def again(self, messages: list[Message]) -> None:
-        """Add messages, for another attempt."""
-        self.messages = [*self.messages, *messages]
 
     def write(self) -> None:
         """Write the prompt. Takes milliseconds. Raises ToolCallError."""
