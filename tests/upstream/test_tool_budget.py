@@ -165,6 +165,33 @@ async def test_usage_holds_the_inner_turn(face: str, stream: bool) -> None:
     assert usage["prompt_tokens"] > 2 * once["prompt_tokens"]
 
 
+ROME = [("get_weather", {"place": "Rome"})]
+SEARCH = f"Let me see.\n{FOUND}"
+READ = ("read", {"place": "x"})
+BAD = f"So:\n{write_calls('json', READ, ('get_weather', {'place': 3}))}"
+BOTH = write_calls("json", READ, ("find_tools", {"query": "weather"}))
+CHECKED = {"validate_arguments": "retry", "coerce_arguments": False}
+# What the model writes, one answer each time it is asked; fields of the request; settings; the client's text and calls.
+TURNS: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], str, list[Any]]] = {
+    "what is checked is held over the inner turn": ([SEARCH, BAD, CALL], {}, CHECKED, "Let me see.", ROME),
+    "a stop string before the search ends it": ([f"Let me END see.\n{FOUND}"], {"stop": "END"}, {}, "Let me", []),
+    "prose that is dropped is dropped before it": ([SEARCH, CALL], {}, {"prose": "drop"}, "", ROME),
+    "so is prose beside a required call": ([SEARCH, CALL], {"tool_choice": "required"}, {}, "", ROME),
+    "a loop of searches ends": ([FOUND] * 4, {}, {}, "", []),
+    "calls before a search are the answer": ([BOTH], {}, {}, "", [READ]),
+    "a call from the one line that fits needs no search": ([CALL], {}, {}, "", ROME),
+}
+
+
+@both
+@pytest.mark.parametrize("case", TURNS)
+async def test_an_answer_over_inner_turns(case: str, stream: bool) -> None:
+    answers, fields, settings, text, calls = TURNS[case]
+    backend = TextBackend(answers)
+    got = said("chat", await send(backend, body_of("chat", stream=stream, **fields), **settings))
+    assert (got[0].strip(), got[1], len(backend.seen)) == (text, calls, len(answers))
+
+
 @both
 async def test_a_required_call_comes_after_the_inner_turn(stream: bool) -> None:
     backend = TextBackend([FOUND, CALL])
@@ -173,34 +200,6 @@ async def test_a_required_call_comes_after_the_inner_turn(stream: bool) -> None:
     schema = json.dumps(backend.bodies[0]["response_format"])
     assert "find_tools" in schema
     assert "book_flight" in schema
-
-
-@both
-async def test_what_is_checked_before_it_leaves_is_held_over_the_inner_turn(stream: bool) -> None:
-    bad = f"So:\n{write_calls('json', ('read', {'place': 'x'}), ('get_weather', {'place': 3}))}"
-    backend = TextBackend([f"Let me see.\n{FOUND}", bad, CALL])
-    body = body_of("chat", stream=stream)
-    text, calls, _ = said("chat", await send(backend, body, validate_arguments="retry", coerce_arguments=False))
-    assert (text.strip(), calls) == ("Let me see.", [("get_weather", {"place": "Rome"})])
-    assert len(backend.seen) == 3
-
-
-@both
-async def test_a_stop_string_before_the_search_ends_the_answer(stream: bool) -> None:
-    backend = TextBackend([f"Let me END see.\n{FOUND}"])
-    assert said("chat", await send(backend, body_of("chat", stream=stream, stop="END")))[:2] == ("Let me ", [])
-    assert len(backend.seen) == 1
-
-
-@both
-@pytest.mark.parametrize("options", [{"prose": "drop"}, {}])
-async def test_text_that_is_dropped_beside_calls_is_dropped_before_a_search(
-    options: dict[str, str], stream: bool
-) -> None:
-    fields = {} if options else {"tool_choice": "required"}
-    backend = TextBackend([f"Let me see.\n{FOUND}", CALL])
-    body = body_of("chat", stream=stream, **fields)
-    assert said("chat", await send(backend, body, **options))[:2] == ("", [("get_weather", {"place": "Rome"})])
 
 
 @both
@@ -224,22 +223,6 @@ async def test_a_trace_tells_the_inner_turn_and_is_run_again(stream: bool) -> No
     decided = {(row.get("what"), row.get("value")) for row in trace.rows if row["kind"] == "decision"}
     assert {("ask again", "find_tools"), ("tools", "deferred")} <= decided
     assert shown(trace) == got(response) == [("get_weather", '{"place": "Rome"}')]
-
-
-@both
-async def test_a_loop_of_searches_ends(stream: bool) -> None:
-    backend = TextBackend(lambda _: FOUND)
-    text, calls, _ = said("chat", await send(backend, body_of("chat", stream=stream)))
-    assert (text, calls) == ("", [])
-    assert len(backend.seen) == 4
-
-
-@both
-async def test_calls_before_a_search_are_the_answer(stream: bool) -> None:
-    wrote = write_calls("json", ("read", {"place": "x"}), ("find_tools", {"query": "weather"}))
-    backend = TextBackend([wrote])
-    assert said("chat", await send(backend, body_of("chat", stream=stream)))[1] == [("read", {"place": "x"})]
-    assert len(backend.seen) == 1
 
 
 @each_face
@@ -277,13 +260,6 @@ async def test_a_call_from_the_one_line_that_cannot_be_checked_is_one(stream: bo
     backend = TextBackend([write_calls("json", ("get_weather", arguments))])
     body = body_of("chat", [*TOOLS[:-2], ("get_weather", "Tells the weather.", endless)], stream=stream)
     assert said("chat", await send(backend, body))[1] == [("get_weather", arguments)]
-    assert len(backend.seen) == 1
-
-
-@both
-async def test_a_call_from_the_one_line_that_fits_needs_no_search(stream: bool) -> None:
-    backend = TextBackend([CALL])
-    assert said("chat", await send(backend, body_of("chat", stream=stream)))[1] == [("get_weather", {"place": "Rome"})]
     assert len(backend.seen) == 1
 
 
