@@ -11,17 +11,15 @@ A host passes on the passage under `PASSAGE` in the scope of the chat completion
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from ..errors import ToolCallError
 from ..model import DEFERRED_FIELD
 from ..wire import openai
-
-if TYPE_CHECKING:
-    from .messages.client.tools import Toolbox
+from .offered_tools import Tool
 
 PASSAGE = "toolcall.passage"
 _NOT_COMPARED = frozenset({"stream_options", "toolcall", "request_options", DEFERRED_FIELD})
@@ -78,16 +76,29 @@ class Taped(msgspec.Struct):
 class Passage:
     """One request and the bytes of its answer.
 
-    chat: the chat completion that the request became. unreadable: the error if it cannot be translated.
+    chat: the chat completion that the request became. unreadable: the error if it cannot be translated. foreign: names
+    of the tools that the upstream runs itself. servers: paths of MCP servers, whose tools it may call. unoffered: the
+    tools that are not in the chat completion.
     """
 
-    def __init__(self, path: str, body: bytes, chat: bytes, tools: Toolbox, unreadable: ToolCallError | None) -> None:
+    def __init__(
+        self,
+        path: str,
+        body: bytes,
+        chat: bytes,
+        unreadable: ToolCallError | None,
+        *,
+        foreign: Collection[str],
+        servers: Sequence[str],
+        unoffered: Sequence[Tool],
+    ) -> None:
         self.path = path
         """Where the request goes, from the root of the API."""
         self.body = body
         """What the client sent."""
-        self.tools = tools
-        """The tools of the client's request."""
+        self.foreign = foreign
+        self.servers = servers
+        self.unoffered = unoffered
         self.ran = 0
         """How many calls the upstream has made by itself, of MCP servers."""
         self.query = b""
@@ -171,9 +182,9 @@ class Passage:
             raise self._unreadable
         fields = openai.read_object(asked)
         tools = openai.read_value(fields.get("tools")) if fields is not None else None
-        if fields is None or not self.tools.foreign or not isinstance(tools, list):
+        if fields is None or not self.foreign or not isinstance(tools, list):
             return asked
-        kept = [tool for tool in tools if tool.get("function", {}).get("name") not in self.tools.foreign]
+        kept = [tool for tool in tools if tool.get("function", {}).get("name") not in self.foreign]
         made: dict[str, Any] = {**fields, "tools": kept}
         if not kept:
             del made["tools"]

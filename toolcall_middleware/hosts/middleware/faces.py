@@ -166,10 +166,10 @@ def prepare_passage(passage: Passage, scope: Scope, settings: Settings) -> None:
 
 def _check_list(passage: Passage, allowlist: tuple[str, ...]) -> None:
     """Refuse tools of a passed request that the list does not hold, and that its chat completion does not show."""
-    for path in passage.tools.servers:
+    for path in passage.servers:
         message = f"An allowlist is enforced, and any tool of {path} could be called: leave MCP servers out."
         raise ToolCallError("tool_not_allowed", message, param=path)
-    for tool in passage.tools.unoffered:
+    for tool in passage.unoffered:
         if not admits(allowlist, tool.name):
             message = f"The tool {shown(tool.name)} is not on the allowlist."
             raise ToolCallError("tool_not_allowed", message, param=tool.path)

@@ -59,7 +59,15 @@ class MessagesFace(Face):
         self.writer = plain = MessageWriter(asked, self._message_id, self._errors)
         if self._native:
             path = _COUNT if self.counting else _PATH
-            self.passage = Passage(path, passed_body(body), chat.body, asked.tools, asked.talk.unreadable)
+            self.passage = Passage(
+                path,
+                passed_body(body),
+                chat.body,
+                asked.talk.unreadable,
+                foreign=asked.tools.foreign,
+                servers=asked.tools.servers,
+                unoffered=asked.tools.unoffered,
+            )
             self.writer = PassedWriter(self.passage, plain)
         return chat
 
