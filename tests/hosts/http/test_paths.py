@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcall_middleware.hosts.http.head import matches, normal_path
+from toolcall_middleware.hosts.http.head import matches, normal_path, without_keys
 
 CHAT = "/v1/chat/completions"
 
@@ -16,6 +16,7 @@ SPELLINGS = [
     "/V1/Chat/COMPLETIONS", "/v1/chat/%63ompletions", "/v1/chat/%2563ompletions", "/v1/chat%2fcompletions",
     "/v1/chat/%2e/completions", "/v1/chat/x/%2E%2e/completions", "/v1\\chat\\completions", "//v1/chat/completions",
     "/../v1/chat/completions", "/v1/chat/completions%20", "/v1/chat/completions%00", "/v1/chat/completions%3Fa=b",
+    "/v1/chat/%25252525252563ompletions",
     "/v1/chat/completions%23", "/v1/chat/completions/.", "/v1/chat/..;/chat/completions",
 ]  # fmt: skip
 
@@ -38,3 +39,17 @@ def test_patterns_of_paths_hold_with_and_without_v1() -> None:
     assert all(matches(path, patterns) for path in ("/v1/embeddings", "/embeddings", "/v1/audio/speech", "/v2/rerank"))
     assert not any(matches(path, patterns) for path in ("/v2/embeddings", "/audio", "/v1/organization", "/rerank"))
     assert matches("/anything", ("*",))
+
+
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        (b"api-version=1&api_key=sk&b=key", b"api-version=1&b=key"),
+        (b"api%5Fkey=sk;a=1", b"a=1"),
+        (b"a=1&access%2Dtoken=sk", b"a=1"),
+        (b"a=%61&&b", b"a=%61&&b"),
+    ],
+)
+def test_a_query_goes_on_without_keys_of_any_spelling(query: bytes, left: bytes) -> None:
+    scope = {"type": "http", "headers": [], "query_string": query}
+    assert without_keys(scope)["query_string"] == left

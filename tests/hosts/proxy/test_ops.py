@@ -17,7 +17,7 @@ import pytest_asyncio
 from starlette.types import ASGIApp
 
 from tests.formats.template import templates
-from tests.helpers.asgi_client import HOST, TOOL, Client, ask, close
+from tests.helpers.asgi_client import HOST, JSON_TYPE, TOOL, Backend, Client, ask, close
 from tests.helpers.fakes import TextBackend, serve, write_calls
 from tests.helpers.processes import running
 from toolcall_middleware import ToolCallMiddleware, create_proxy, metrics_app
@@ -27,7 +27,7 @@ from toolcall_middleware.hosts.proxy.upstream.client import free_port
 from toolcall_middleware.observe.metrics import Metrics
 from toolcall_middleware.observe.traces import TraceFiles
 
-from .proxy_servers import raw_upstream, says
+from .proxy_servers import raw_upstream, says, serving
 from .routing import Proxies, table
 from .routing import ask as ask_model
 
@@ -163,6 +163,12 @@ async def test_ready_is_who_has_an_upstream_that_answers(
             assert (answer.status, answer.json["status"]) == (503, "unready")
             assert list(answer.json["upstreams"].values()) == [False]
     assert len([record for record in caplog.records if record.name == "toolcall_middleware.proxy"]) == 1
+
+
+@pytest.mark.parametrize(("status", "ready"), [(200, 200), (401, 200), (404, 200), (499, 200), (500, 503), (503, 503)])
+async def test_any_answer_below_500_is_one_of_an_upstream_that_is_there(proxy: Any, status: int, ready: int) -> None:
+    async with serving(Backend(b"{}", status=status, headers=[JSON_TYPE])) as address:
+        assert (await get(proxy(upstream_url=f"{address}/v1"), "/readyz")).status == ready
 
 
 async def test_an_upstream_that_says_nothing_is_not_ready_and_lists_nothing(

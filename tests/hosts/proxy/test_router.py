@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from tests.helpers.asgi_client import JSON_TYPE, Backend
 from tests.helpers.fakes import Answer, Refusal, TextBackend, write_calls
 from toolcall_middleware import Settings, create_proxy
+from toolcall_middleware.hosts.proxy import model_list
 from toolcall_middleware.hosts.proxy.router import Router
 from toolcall_middleware.hosts.proxy.upstream.upstream import Upstream, UpstreamConfig, in_turn
 
@@ -317,6 +318,27 @@ async def test_an_upstreams_list_is_asked_for_once_and_odd_entries_are_left_out(
         for _ in range(2):
             assert [entry["id"] for entry in (await client.get("/v1/models")).json()["data"]] == ["a"]
     assert len(app.scopes) == 1
+
+
+async def test_a_list_that_an_upstream_refuses_is_asked_for_again_soon_and_after_a_reload(
+    proxies: Proxies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_list, "_FAILED", 0.0)
+    app = Backend(b'{"data": [{"id": "a"}]}', headers=[JSON_TYPE], status=500)
+    async with serving(app) as address:
+        proxies.write(table(f"{address}/v1"))
+        router = Router(Settings(upstreams_file=str(proxies.path)))
+
+        async def names() -> list[str]:
+            answer = await drive(router, scope_of("/v1/models"))
+            return [entry["id"] for entry in json.loads(answer.body)["data"]]
+
+        assert (await names(), len(app.scopes)) == ([], 1)
+        app.status = 200
+        assert [await names(), await names(), len(app.scopes)] == [["a"], ["a"], 2]
+        assert router.reload()
+        assert (await names(), len(app.scopes)) == (["a"], 3)
+        await router.aclose()
 
 
 # --- bounds

@@ -184,7 +184,7 @@ class Refusal(httpx.AsyncByteStream):
         self.closed = True
 
 
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("status", [429, 503, 529])
 async def test_who_says_to_come_back_soon_is_asked_again_and_its_refusal_closed(status: int) -> None:
     body = Refusal()
     transport = Scripted(httpx.Response(status, headers={"retry-after": "0"}, stream=body), httpx.Response(200))
@@ -239,6 +239,18 @@ def test_pauses_grow_and_are_not_the_same_for_all(monkeypatch: pytest.MonkeyPatc
 
 
 # --- times and connections
+
+
+async def test_a_connection_has_no_more_time_than_the_answer() -> None:
+    seen: list[dict[str, float | None]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request.extensions["timeout"])
+        return httpx.Response(200)
+
+    for times in ({"upstream_timeout": 2, "upstream_connect_timeout": 5}, {"upstream_connect_timeout": 3}):
+        await drive(forwarder("http://up.example", transport=FakeTransport(answer), **times), post(), b"{}")
+    assert [asked["connect"] for asked in seen] == [2, 3]
 
 
 async def test_a_whole_answer_has_its_time_also_before_it_begins() -> None:
