@@ -20,6 +20,7 @@ from tests.helpers.asgi_client import Backend, Client, Headers
 from tests.helpers.fakes import Refusal, TextBackend
 from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware
 from toolcall_middleware.errors import ToolCallError
+from toolcall_middleware.hosts.http.request_record import record_of
 from toolcall_middleware.hosts.middleware import tenants
 from toolcall_middleware.hosts.middleware.tenants import TENANT_KEY, refuse_workers_that_count_alone
 from toolcall_middleware.settings import OPTIONS
@@ -167,7 +168,8 @@ async def test_middlewares_of_one_process_share_its_memory() -> None:
     assert (await post(limited("2/hour"), ask(2))).status == 200
     refused = await post(limited("2/hour"), ask(1))
     assert refused.status == 429
-    assert refused.scope["toolcall.refused"] == "rate_limit_exceeded"
+    record = record_of(refused.scope)
+    assert (record.refused, record.error) == (True, "rate_limit_exceeded")
 
 
 async def test_who_asks_is_not_told_in_two_ways() -> None:

@@ -445,6 +445,9 @@ async def test_an_address_without_its_version_is_named_as_the_cure(
     line, _, answer = await refused(refuses(404, b'{"detail": "Not Found"}'), proxies, caplog, url="")
     assert "Is /v1 missing in the upstream's address, http://127.0.0.1:" in line
     assert "Is /v1 missing in the upstream's address" in error_of(answer)["message"]
+    caplog.clear()
+    line, _, answer = await refused(refuses(400, b'{"detail": "Not Found"}'), proxies, caplog, url="")
+    assert "Is /v1 missing" not in line + answer.text
 
 
 async def test_an_html_page_reaches_the_client_as_its_words(proxies: Proxies, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 import re
 import socket
@@ -179,11 +180,15 @@ async def test_a_busy_upstream_is_passed_over(status: int, tools: list[Any] | No
 async def test_an_upstream_that_is_not_there_is_passed_over_also_for_a_stream(
     proxies: Proxies, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
+    tables = table(closed_port(), name="down")
     async with (
         serving(says("free")) as second,
-        proxies.running(table(closed_port(), name="down"), table(f"{second}/v1", name="up")) as client,
+        proxies.running(tables, table(f"{second}/v1", name="up"), access_log="json") as client,
     ):
         answer = await ask(client, stream=True, tools=[TOOL])
+    (line,) = (json.loads(one.getMessage()) for one in caplog.records if one.name == "toolcall_middleware.access")
+    assert (line["upstream"], line["status"], line["error"]) == ("up", 200, None)
     assert answer.status_code == 200
     assert answer.text.endswith("data: [DONE]\n\n")
     assert "The upstream down refused or was not reached" in caplog.text

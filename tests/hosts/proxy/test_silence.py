@@ -248,7 +248,11 @@ async def test_a_connection_has_no_more_time_than_the_answer() -> None:
         seen.append(request.extensions["timeout"])
         return httpx.Response(200)
 
-    for times in ({"upstream_timeout": 2, "upstream_connect_timeout": 5}, {"upstream_connect_timeout": 3}):
+    given_times: list[dict[str, Any]] = [
+        {"upstream_timeout": 2, "upstream_connect_timeout": 5},
+        {"upstream_connect_timeout": 3},
+    ]
+    for times in given_times:
         await drive(forwarder("http://up.example", transport=FakeTransport(answer), **times), post(), b"{}")
     assert [asked["connect"] for asked in seen] == [2, 3]
 

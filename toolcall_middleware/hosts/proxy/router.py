@@ -125,11 +125,6 @@ class Router:
         for upstream in self._upstreams:
             upstream.warm()
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A request that names no model."""
-        record_of(scope).others = False
-        await self._upstreams[0](scope, receive, send)
-
     def _named(self, model: str) -> str:
         """What we call a client's model."""
         return next((name for rule in self._aliases if (name := rule.to_upstream(model)) is not None), model)
@@ -186,7 +181,7 @@ class Router:
         record.model_listed = model is not None and self._is_listed(model)
         record.streams = _STREAMS.search(body) is not None
         if model is None:
-            await self._pass(scope_for_body(scope, len(body)) if body else scope, Given(body, receive), send)
+            await self._upstreams[0](scope_for_body(scope, len(body)) if body else scope, Given(body, receive), send)
             return
         named = self._named(model)
         upstreams = [upstream for upstream in self._upstreams if upstream.config.serves(named)]
