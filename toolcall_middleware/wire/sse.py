@@ -38,6 +38,18 @@ def is_one_line(data: bytes) -> bool:
     )
 
 
+def _end_of_lines(buffer: bytearray, begin: int) -> int:
+    """The end of the first event from `begin` on; -1 where there is none."""
+    found = _EVENT_END.search(buffer, begin)
+    return -1 if found is None else found.end()
+
+
+def _end_of_lf_lines(buffer: bytearray, begin: int) -> int:
+    """The same, in a tenth of the time, where all lines end in LF."""
+    found = buffer.find(b"\n\n", begin)
+    return -1 if found < 0 else found + 2
+
+
 class TooLargeError(Exception):
     """An event is longer than the limit."""
 
@@ -64,25 +76,29 @@ class EventReader:
         buffer = self.buffer
         if not buffer and is_one_line(data):  # nearly always
             return [self._event(data)]
-        if not buffer and data.find(_CR) < 0 and data.find(b"\n\n") == len(data) - 2 >= 0:
-            return [self._event(data)]  # of an API that names its events
+        if not buffer and data.find(_CR) < 0:
+            if data.find(b"\n\n") == len(data) - 2 >= 0:  # one event, of an API that names its events
+                return [self._event(data)]
+            *whole, rest = data.split(b"\n\n")
+            return self._kept(rest, [self._event(raw + b"\n\n") for raw in whole])
         buffer += data
         events: list[ServerEvent] = []
+        begin = 0
         # The last line end may have come without the blank line's.
         searched = max(0, self._searched - 1)
-        if buffer.find(_CR, searched) < 0:  # a tenth of the time of a pattern
-            if buffer.find(b"\n\n", searched) >= 0:
-                *whole, rest = bytes(buffer).split(b"\n\n")
-                events = [self._event(raw + b"\n\n") for raw in whole]
-                buffer[:] = rest
-        else:
-            begin, found = 0, _EVENT_END.search(buffer, searched)
-            while found is not None:
-                events.append(self._event(bytes(buffer[begin : found.end()])))
-                begin = found.end()
-                found = _EVENT_END.search(buffer, begin)
-            del found, buffer[:begin]
-        self._searched = len(buffer)
+        ends = _end_of_lines if buffer.find(_CR, searched) >= 0 else _end_of_lf_lines
+        end = ends(buffer, searched)
+        while end >= 0:
+            events.append(self._event(bytes(buffer[begin:end])))
+            begin = end
+            end = ends(buffer, begin)
+        del buffer[:begin]
+        return self._kept(b"", events)
+
+    def _kept(self, rest: bytes, events: list[ServerEvent]) -> list[ServerEvent]:
+        """Keep the unfinished event, and return those before it."""
+        self.buffer += rest
+        self._searched = len(self.buffer)
         if self._limit is not None and self._searched > self._limit and not events:
             raise TooLargeError
         return events
