@@ -122,6 +122,11 @@ def begun(pattern: str) -> str:
     return _optional(_begun(pattern)) or "(?:)"
 
 
+def half_of(pattern: re.Pattern[str]) -> re.Pattern[str]:
+    """A pattern for what is no match of `pattern` and may become one with more text; for the empty text, too."""
+    return re.compile(rf"{begun(pattern.pattern)}\Z")
+
+
 def _begun(pattern: str, *, ends: bool = True) -> str:
     """Ways to begin a match of one of the alternatives; empty where one character is a match. ends: nothing follows the
     match, which may thus be a shorter one.

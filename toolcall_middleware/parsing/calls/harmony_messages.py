@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from ..cursor import Cursor, NotACall, Steps, TextOver
-from ..patterns import anywhere, half_at
+from ..patterns import anywhere, half_at, half_of
 from ..values.json_reader import quoted
 from ..values.typing import Places
 from .call_arguments import CallArguments
@@ -47,10 +47,10 @@ _MAX_NEXT = 96
 _MAX_BESIDE = 2048  # characters of text before the tags of a call in its message
 # The text after a real marker: a model may also write about markers.
 _BEHIND_END = re.compile(r"[ \t\r\n]{0,64}(?:assistant(?=<\|channel\|>)|(?=<\|)|\Z)")
-_BEHIND_END_PART = re.compile(r"[ \t\r\n]{0,64}(?:<|a[sitan]{0,8}(?:<[|a-z]{0,9})?)?\Z")
+_BEHIND_END_PART = half_of(_BEHIND_END)
 _HEADER = r"(?:[^\n<]|<\|constrain\|>){1,128}"
 _BEHIND_CHANNEL = re.compile(_HEADER + r"<\|message\|>")
-_BEHIND_CHANNEL_PART = re.compile(rf"(?:{_HEADER})?(?:<[|a-z]{{0,12}})?\Z")
+_BEHIND_CHANNEL_PART = half_of(_BEHIND_CHANNEL)
 _HEADER_END = re.compile(r"<\|(?:message|start|end|call|return)\|>|\n")
 _HEADER_ALONE = re.compile(
     r"(?:<\|start\|>[ ]?assistant)?[ ]?(?:to=[\w.\-]*)?(?:<\|channel\|>[ ]?[a-z]{0,10})?[ ]?(?:to=[\w.\-]*)?[ ]?"
@@ -63,7 +63,7 @@ _GARBLED = re.compile(r"(?:<\|\w{1,16}\|>|analysis|commentary|final|to=assistant
 _SPACED = re.compile(r"<\|(?:start|channel)\|>[ ]")
 # The role that a message begins with; after a space only known roles.
 _ROLE = re.compile(r"[^\W\d_]|[ ](?:assistant|user|system|developer|tool|functions)\b")
-_ROLE_PART = re.compile(r"[ ]?\Z|[ ][a-z]{1,10}\Z")
+_ROLE_PART = half_of(_ROLE)
 _MAX_HEADER = 256
 _NULL = re.compile(r"null(?!\w)")
 _NULL_PART = re.compile(r"n(?:u(?:ll?)?)?\Z")
@@ -353,9 +353,9 @@ _TO_PART = re.compile(
 )
 _CALL_PART = re.compile(rf"[ ]?(?:to?)?\Z|{_TO_PART.pattern}")
 _JSON = re.compile(r"[ ](?:json|code)[ ]?(?=\{)")
-_JSON_PART = re.compile(r"[ ](?:[a-z]{0,4}|(?:json|code)[ ])\Z")
+_JSON_PART = half_of(_JSON)
 _RESULT = re.compile(r"functions\.[^\s<]{1,256} to=assistant")
-_RESULT_PART = re.compile(r"functions\.[^\s<]{0,256}(?: [to=assistant]{0,12})?\Z")
+_RESULT_PART = half_of(_RESULT)
 _MAX_GAP = 64
 _MAX_WORDS = 512
 _NAMESPACE = "functions."

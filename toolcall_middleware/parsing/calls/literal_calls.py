@@ -8,14 +8,14 @@ import re
 from dataclasses import dataclass, field
 
 from ..cursor import Cursor, NotACall, Steps, TextOver
-from ..patterns import WHITE_SPACE
+from ..patterns import WHITE_SPACE, half_of
 from ..values.literal_reader import LiteralReader, Notation
 
 _NAME = re.compile(r"(?:\d{1,8}(?=[^\W\d]))?[^\W\d][\w.\-/:]{0,255}")
 _DIGITS = re.compile(r"\d{1,8}\Z")
 _KEYWORD = re.compile(r"[^\W\d]\w{0,255}[ \t\r\n]{0,64}(?:=(?!=)|\Z)")
 _ANOTHER = re.compile(rf"\[[ \t\r\n]{{0,64}}({_NAME.pattern})[ \t\r\n]{{0,64}}\(")
-_ANOTHER_PART = re.compile(rf"\[[ \t\r\n]{{0,64}}(?:\d{{1,8}}|{_NAME.pattern}[ \t\r\n]{{0,64}})?\Z")
+_ANOTHER_PART = half_of(_ANOTHER)
 _METHOD = ".call"  # `f.call(x=1)`: Llama 3.1's way to call what it was trained on
 _MAX_HOLD = 512
 _MAX_GAP = _MAX_HOLD - 1
@@ -211,10 +211,7 @@ _HEAD = re.compile(
     rf"(?::?call)?[ \t]{{0,32}}:[ \t]{{0,32}}(?P<name>(?:{_GEMMA_NAME}{{1,64}}:){{0,8}}{_GEMMA_NAME}{{1,256}})"
     r"[ \t\r\n]{0,32}(?P<bracket>[{(])"
 )
-_HEAD_PART = re.compile(
-    rf"(?::?(?:c|ca|cal|call))?[ \t]{{0,32}}"
-    rf"(?::[ \t]{{0,32}}(?:{_GEMMA_NAME}{{1,64}}:){{0,8}}{_GEMMA_NAME}{{0,256}}[ \t\r\n]{{0,32}})?\Z"
-)
+_HEAD_PART = half_of(_HEAD)
 
 
 @dataclass(frozen=True, slots=True)

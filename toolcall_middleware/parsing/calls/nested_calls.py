@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..cursor import Cursor, NotACall, Steps, TextOver
-from ..patterns import WHITE_SPACE
+from ..patterns import WHITE_SPACE, half_of
 from ..values.json_reader import quoted
 from ..values.typing import STRING, Place, Places, json_of
 
 _TAG = re.compile(r"[ \t\r\n]{0,64}<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>")
-_TAG_PART = re.compile(r"[ \t\r\n]{0,64}(?:</?[^<>]{0,560})?")
+_TAG_PART = half_of(_TAG)
 _CALLED = re.compile(r"[ ]?name[ ]?=[ ]?[\"']([^\"'\n]{1,256})[\"']")
 _MAX_DEPTH = 32
 _MAX_GAP = 256

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from ..cursor import Cursor, NotACall, Steps, TextOver, Undecided
-from ..patterns import WHITE_SPACE
+from ..patterns import WHITE_SPACE, half_of
 from ..values.json_reader import decoded, quoted
 from ..values.typing import Places, repaired_json
 from .call_arguments import CallArguments
@@ -22,13 +22,13 @@ from .slot_value import SlotValue, ValueEnd, declared_in, name_of
 
 # JSON arguments may be in a code block, in a string, or in a list.
 _FENCE = re.compile(r"`{3}[a-z]{0,16}[ \t]{0,16}\r?\n")
-_FENCE_BEGUN = re.compile(r"`{1,2}\Z|`{3}[a-z]{0,16}[ \t]{0,16}\r?\Z")
+_FENCE_BEGUN = half_of(_FENCE)
 _OBJECT = re.compile(r"(?:[\"']|(?P<list>\[[ \t\r\n]{0,16}))?\{")
-_OBJECT_BEGUN = re.compile(r"(?:[\"']|\[[ \t\r\n]{0,16})\Z")
+_OBJECT_BEGUN = half_of(_OBJECT)
 _JSON = re.compile(rf"{_FENCE.pattern}|{_OBJECT.pattern}|null(?=[ \t\r\n<])")
-_JSON_BEGUN = re.compile(r"(?:n(?:u(?:ll?)?)?|[\"']|\[[ \t\r\n]{0,16}|`{1,2}|`{3}[a-z]{0,16}[ \t]{0,16}\r?)?")
+_JSON_BEGUN = half_of(_JSON)
 _ELEMENT = re.compile(r"<(?P<key>[\w.\-]{1,64})>")
-_ELEMENT_BEGUN = re.compile(r"<[\w.\-]{0,64}\Z")
+_ELEMENT_BEGUN = half_of(_ELEMENT)
 # Undeclared parameters that hold all arguments as one object.
 _WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
 _WRAPPED = tuple(f"</{name}>" for name in sorted(_WRAPPERS))
@@ -198,7 +198,7 @@ class _Call:
             return True
         if not layout.value_open and (element := _ELEMENT.match(s, j)) is not None:
             return layout.free or element["key"] in declared_in(self.parameters) or element["key"] in _WRAPPERS
-        begun = layout.may_go_on(s, j) or _ELEMENT_BEGUN.match(s, j) or _JSON_BEGUN.fullmatch(s, j)
+        begun = layout.may_go_on(s, j) or _ELEMENT_BEGUN.match(s, j) or _JSON_BEGUN.match(s, j)
         if len(s) - j < MAX_TAG and (begun or c.begins(layout.after_name, j)):
             raise Undecided
         return False

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..cursor import Steps, Undecided
-from ..patterns import WHITE_SPACE, anywhere
+from ..patterns import WHITE_SPACE, anywhere, half_of
 from .json_reader import LITERALS, Brackets, quoted, repaired_number
 from .typing import ALL, Places, json_of, literal
 
@@ -40,7 +40,7 @@ _KEY_PART = re.compile(
     r"[ \t]{0,64}[:=]?\Z"
 )
 _NEXT_CALL = re.compile(r"([^\W\d][\w.\-]{0,255})[ \t]{0,64}\(")
-_NEXT_CALL_PART = re.compile(r"(?:[^\W\d][\w.\-]{0,255})?[ \t]{0,64}\Z")
+_NEXT_CALL_PART = half_of(_NEXT_CALL)
 _VALUES = frozenset("0123456789-.[{(TFNtfn")  # the first characters of Python's other values
 # The first item of a set, or key of a dict, and the character after it. A quote within it is data.
 _IN_QUOTES = "|".join(
