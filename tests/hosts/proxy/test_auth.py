@@ -136,10 +136,11 @@ async def test_no_other_key_than_the_one_that_opened_says_who_asks(shown: list[t
 async def test_while_it_drains_everything_new_is_a_503() -> None:
     gate = proxy_around(never)
     gate.drain()
-    health, other = await ask(gate, scope_of("/healthz")), await ask(gate, scope_of("/v1/models"))
-    assert (health.status, json.loads(health.body)) == (503, {"status": "draining"})
+    health, ready, other = [await ask(gate, scope_of(path)) for path in ("/healthz", "/readyz", "/v1/models")]
+    for answer in (health, ready):
+        assert (answer.status, json.loads(answer.body)) == (503, {"status": "draining"})
     assert (other.status, json.loads(other.body)["error"]["code"]) == (503, "upstream_error")
-    for answer in (health, other):
+    for answer in (health, ready, other):
         assert {(b"connection", b"close"), (b"retry-after", b"1")} <= set(answer.headers)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -18,6 +19,7 @@ import httpx
 import pytest
 
 from tests.helpers.processes import environment, free_port
+from toolcall_middleware.hosts.proxy.app import Lifetime
 
 from .routing import table
 
@@ -245,3 +247,20 @@ def test_the_access_log_of_the_process_is_a_line_of_json() -> None:
     row = json.loads(out)
     assert (row["path"], row["status"], row["upstream"]) == ("/v1/models", 502, "127.0.0.1:9")
     assert row["id"] == answer.headers["x-request-id"]
+
+
+async def test_a_second_sigint_ends_it_at_once_and_a_second_sigterm_changes_nothing() -> None:
+    ended: list[int] = []
+    drained: list[bool] = []
+    lifetime = Lifetime(drain=lambda: drained.append(True), grace=30)
+    lifetime._previous = {number: lambda number, _frame: ended.append(number) for number in (2, 15)}
+    with lifetime.request():
+        lifetime._stop(signal.SIGTERM)
+        lifetime._stop(signal.SIGTERM)
+        await asyncio.sleep(0)
+        assert (ended, drained) == ([], [True])
+        lifetime._stop(signal.SIGINT)
+        assert ended == [signal.SIGINT]
+    assert lifetime._stopping is not None
+    await lifetime._stopping
+    assert (ended, drained) == ([signal.SIGINT, signal.SIGTERM], [True])

@@ -106,6 +106,20 @@ async def test_where_the_metrics_are_and_who_reads_them(
     assert made.status == status
 
 
+async def test_who_looks_after_the_proxy_is_not_counted(proxy: Any) -> None:
+    app = proxy(metrics="on")
+
+    async def counted() -> list[bytes]:
+        lines = (await get(app, "/metrics")).body.splitlines()
+        return [line for line in lines if line.startswith(b"toolcall_requests_total")]
+
+    await Client(ask()).run_with_others(app)
+    before = await counted()
+    for path in ("/healthz", "/readyz", "/metrics", "/metrics/", "/readyz/"):
+        await get(app, path)
+    assert await counted() == before != []
+
+
 async def test_an_app_can_mount_the_metrics() -> None:
     answer = await get(metrics_app(), "/")
     assert answer.headers["content-type"].startswith("text/plain")
