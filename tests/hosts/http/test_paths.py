@@ -45,8 +45,8 @@ def test_patterns_of_paths_hold_with_and_without_v1() -> None:
     ("query", "left"),
     [
         (b"api-version=1&api_key=sk&b=key", b"api-version=1&b=key"),
-        (b"api%5Fkey=sk;a=1", b"a=1"),
-        (b"a=1&access%2Dtoken=sk", b"a=1"),
+        (b"api%5F%6Bey=sk;a=1", b"a=1"),
+        (b"a=1&access-%74oken=sk", b"a=1"),
         (b"a=%61&&b", b"a=%61&&b"),
     ],
 )
