@@ -231,6 +231,17 @@ def test_choices_are_counted_each_for_itself() -> None:
     assert total["completion_tokens"] == 2  # `Hello` is one
 
 
+def test_thoughts_of_choices_are_counted_each_for_itself() -> None:
+    counted = meter(tokenizer=of_tiktoken(encoding()))
+    counted.wrote("Hello" * 20)
+    for piece in ("He", "ll", "o"):
+        for choice in (0, 1):
+            counted.thought(piece, choice)
+    total = counted.total()
+    assert total is not None
+    assert total["completion_tokens_details"] == {"reasoning_tokens": 2}
+
+
 @pytest.mark.slow
 def test_a_long_answer_is_counted_in_blocks_and_not_kept() -> None:
     tokenizer = of_tiktoken(encoding())

@@ -255,7 +255,7 @@ class ChatEmitter:
             return raw
         if template.is_bare and (type(op) is Arguments or type(op) is Content or type(op) is ReasoningText):
             # A piece that is all of the text keeps its spelling.
-            delta = self._delta(op, template.written if op.text is text else None)
+            delta = self._delta(op, template.index, template.written if op.text is text else None)
             return b"".join(delta).join(template.frame)
         if not ops and not text:
             return b"" if template.answer.message.calls else raw  # empty content is not emitted after calls
@@ -352,7 +352,7 @@ class ChatEmitter:
             frame = openai.frame_of_delta(top, bare if reason is not None else fields)
         ops = [op for op in part.ops if not isinstance(op, CallClosed)]
         for number, op in enumerate(ops):
-            delta = self._delta(op)
+            delta = self._delta(op, part.index)
             if number == 0 and rest:
                 made = openai.read_object(b"".join(delta)) or {}
                 if any(name in made and not openai.is_null(rest.get(name)) for name in openai.REASONING_FIELDS):
@@ -381,8 +381,8 @@ class ChatEmitter:
 
     # -- deltas --------------------------------------------------------------------------------------------------
 
-    def _delta(self, op: _Written, written: bytes | None = None) -> tuple[bytes, ...]:
-        """The parts of a delta's JSON. written: the operation's text as a JSON string, where it is known."""
+    def _delta(self, op: _Written, choice: int, written: bytes | None = None) -> tuple[bytes, ...]:
+        """The JSON parts of a choice's delta. written: the operation's text as a JSON string, where it is known."""
         if isinstance(op, Arguments):
             if self._as_object and not op.custom:
                 # Such a call is emitted once complete, so this is all of it. A lone surrogate stays an escape.
@@ -396,7 +396,7 @@ class ChatEmitter:
             return b'{"content":', openai.encode(op.text), b"}"
         if isinstance(op, ReasoningText):
             if not op.names:  # else it is counted
-                self._usage.thought(op.text)
+                self._usage.thought(op.text, choice)
             return (openai.encode(dict.fromkeys(op.names or (self._reasoning_field,), op.text)),)
         if self._legacy:
             return (openai.encode({"function_call": {"name": op.name, "arguments": ""}}),)

@@ -227,7 +227,7 @@ class Choices:
         part.reason = self._finish(part, openai.read_text(fields.get("finish_reason")) or None)
         for op in part.ops:
             if type(op) is ReasoningText and not op.names:
-                self._usage.thought(op.text)
+                self._usage.thought(op.text, index)
         if choice.answer.message.fault is not None:
             raise choice.answer.message.fault
         return part

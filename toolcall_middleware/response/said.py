@@ -163,7 +163,7 @@ class StepEmitter:
             return
         for step in steps:
             if type(step) is ReasoningText and not step.names:  # else it is counted
-                self._usage.thought(step.text)
+                self._usage.thought(step.text, index)
         if (steps or begins) and not self._opened:
             self._opened = True
             out.append(opened(self.top))

@@ -34,8 +34,8 @@ class Attempt:
     injected: str = ""
     backend: dict[str, Any] | None = None
     texts: dict[int, Transcript] = field(default_factory=dict)
-    thought: Transcript | None = None
-    """Reasoning that is not part of the text."""
+    thoughts: dict[int, Transcript] = field(default_factory=dict)
+    """Reasoning that is not part of the text, by choice."""
     ended: int = 0
     """Choices that the model ended itself."""
     loose: bool = False
@@ -116,20 +116,19 @@ class UsageMeter:
     def wrote(self, text: str, choice: int = 0) -> None:
         """The model wrote `text`."""
         if self.listens:
-            written = self._attempt.texts.get(choice)
-            if written is None:
-                written = self._attempt.texts[choice] = self._transcript()
-            written.add(text)
+            self._add(self._attempt.texts, text, choice)
 
-    def _transcript(self) -> Transcript:
-        return Transcript(self._tokenizer, _KEPT if self._ask is None else _KEPT_TO_ASK)
+    def _add(self, transcripts: dict[int, Transcript], text: str, choice: int) -> None:
+        written = transcripts.get(choice)
+        if written is None:
+            limit = _KEPT if self._ask is None else _KEPT_TO_ASK
+            written = transcripts[choice] = Transcript(self._tokenizer, limit)
+        written.add(text)
 
-    def thought(self, text: str) -> None:
+    def thought(self, text: str, choice: int) -> None:
         """Note reasoning in the model's text that is not part of the answer's text."""
         if self._count:
-            if self._attempt.thought is None:
-                self._attempt.thought = self._transcript()
-            self._attempt.thought.add(text)
+            self._add(self._attempt.thoughts, text, choice)
 
     def wrote_beside(self, message: openai.Fields, choice: int = 0) -> bool:
         """What the model wrote that is not in the content of a message or delta: reasoning, and the backend's calls.
@@ -144,7 +143,7 @@ class UsageMeter:
             if text := openai.read_text(message.get(name)):
                 self._attempt.loose = True
                 self.wrote(text, choice)
-                self.thought(text)
+                self.thought(text, choice)
                 break
         for name in ("tool_calls", "function_call"):
             if not openai.is_null(message.get(name)):
@@ -252,8 +251,8 @@ class UsageMeter:
         if one.wants_completion:
             tokens = sum(written.tokens() for written in one.texts.values())
             one.completion = Count(tokens + one.ended * tokenizer.end_tokens, tokenizer.exact and not one.loose)
-            if one.thought is not None:
-                one.reasoning = one.thought.tokens()
+            if one.thoughts:
+                one.reasoning = sum(thought.tokens() for thought in one.thoughts.values())
             else:
                 one.reasoning = sum(tokenizer.count(written.thinking()) for written in one.texts.values())
 

@@ -75,8 +75,8 @@ def _ask_attempt(one: Attempt, model: str, memory: Refusals) -> Generator[Questi
         tokens = yield from _texts([written.text() for written in one.texts.values()], model, memory)
         if tokens is None:
             return False
-        thoughts = [each.thinking() for each in one.texts.values()] if one.thought is None else [one.thought.text()]
-        reasoning = yield from _texts(thoughts, model, memory)
+        apart = [thought.text() for thought in one.thoughts.values()]
+        reasoning = yield from _texts(apart or [each.thinking() for each in one.texts.values()], model, memory)
         # An engine counts the token that ends an answer, and no text shows it.
         one.completion = Count(tokens + one.ended, exact=not one.loose)
         one.reasoning = reasoning or 0
