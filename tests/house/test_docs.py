@@ -67,6 +67,12 @@ def test_links_lead_to_files_and_headings_that_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [*PAGES, *OTHERS], ids=name_of)
+def test_modules_that_are_named_exist(path: Path) -> None:
+    for module in re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", path.read_text("utf-8")):
+        assert (ROOT / module).exists() or (ROOT / "toolcall_middleware" / module).exists(), module
+
+
+@pytest.mark.parametrize("path", [*PAGES, *OTHERS], ids=name_of)
 def test_code_can_be_read(path: Path) -> None:
     for _, _, language, code in fences(path):
         match language:
