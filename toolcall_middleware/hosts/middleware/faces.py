@@ -264,18 +264,21 @@ class FaceAnswer(Answer):
 
     async def send(self, message: Message) -> None:
         """ASGI's `send`."""
+        # There are thousands of messages in a stream: what is usual makes as few calls as it can.
         if self._telling is not None:
             await self._telling.wait()
         self._busy = True
         try:
-            if message["type"] in _MESSAGES_OF_ANSWERS:
+            kind = message["type"]
+            if kind == "http.response.body" and self.reads is Reads.PIECES and not self.ended:
+                data, more = message.get("body", b""), message.get("more_body", False)
+                if data or not more:
+                    self.ended = not more
+                    await self._client({"type": kind, "body": self._noted(data), "more_body": more})
+            elif kind in _MESSAGES_OF_ANSWERS:
                 await super().send(message)
         finally:
             self._busy = False
-
-    async def piece(self, data: bytes, *, last: bool) -> bytes:
-        """See Answer."""
-        return self._noted(data) if data or last else data
 
     def begun(self) -> Reads:
         """See Answer."""

@@ -155,6 +155,11 @@ class Output:
         self.carry = s[pos:]
         return len(s)
 
+    def skipped(self, text: str) -> None:
+        """Text was emitted without `emit_prose`."""
+        self._note_line(text, 0, len(text))
+        self.recent.append(text[-TAIL:])
+
     def begin_line(self, *, blank: bool, header: bool = False) -> None:
         """Note whether the next text begins a line (`blank`). header: it follows a message's header."""
         self.line_blank = blank

@@ -11,11 +11,12 @@ after an unpaired backtick until the line shows whether it is in a code span.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from ..events import CallArgs, Event, Reasoning, Stop
+from ..events import CallArgs, Event, Reasoning, Stop, Text
 from ..patterns import SPACE, WHITE_SPACE, anywhere
 from ..sink import DEFAULTS, ReaderOptions, Sink
 from .grammar import Compiled, Grammar, Where, compile_grammar
@@ -26,6 +27,8 @@ _MAX_ENDS = 512  # characters: where more follow a token that ends a turn, it is
 _PIECE = 16 * 1024
 """Characters that are read at once: one search of a regular expression lets no other thread run, and a text of nothing
 but `<` takes it a microsecond for each."""
+_SHORT = 256  # characters of a text that may be emitted without a scan
+_MANY = 64  # emitted texts that are kept before their lines are noted
 _TICKS = re.compile(r"`+")
 _RUNS = {"`": anywhere("`*"), "~": anywhere("~*")}
 _INFO_LINE = re.compile(r"[A-Za-z][\w+\-]{0,30}[ \t]{0,8}\r?\n")
@@ -42,7 +45,7 @@ class Scanner:
     """
 
     __slots__ = (
-        "_code", "_compiled", "_markup", "_options", "_out", "_sink", "_thought", "stopped",
+        "_code", "_compiled", "_markup", "_options", "_out", "_passed", "_sink", "_special", "_thought", "stopped",
     )  # fmt: skip
 
     def __init__(
@@ -64,13 +67,27 @@ class Scanner:
         self._code = Code(compiled, out, self._markup, sink, names)
         self._thought = ReasoningSpan(compiled, out)
         self._options = options
+        # A text in which this finds nothing is emitted without a scan: half of the cost of prose and reasoning. Such
+        # texts are kept in `_passed`.
+        self._special: Callable[[str], object] | None = None
+        self._passed: list[str] = []
         self.stopped = False
 
     def feed(self, text: str, /) -> list[Event]:
         """The next piece of the model's text."""
-        if not 0 < len(text) <= _PIECE:
-            pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
+        special, size = self._special, len(text)
+        if not 0 < size <= _PIECE:
+            pieces = (text[at : at + _PIECE] for at in range(0, size, _PIECE))
             return [event for piece in pieces for event in self.feed(piece)]
+        if special is not None and size <= _SHORT and special(text) is None:
+            if self._out.reasoning is not None:
+                return [Reasoning(text)]
+            self._passed.append(text)
+            if len(self._passed) == _MANY:
+                self._note_passed()
+            return [Text(text)]
+        if self._passed:
+            self._note_passed()
         sink = self._sink
         events: list[Event] = []
         if sink.flow is not None:
@@ -89,6 +106,7 @@ class Scanner:
             out.carry = ""
         self._scan(text, last=False)
         sink.report_end(others=True)
+        self._special = self._search()
         return events
 
     def finish(self, *, cut: bool = False) -> list[Event]:
@@ -98,6 +116,8 @@ class Scanner:
         sink.resume()
         if self.stopped:
             return events
+        if self._passed:
+            self._note_passed()
         markup.cut = cut
         if sink.flow is not None:
             sink.flow, out.carry = None, ""
@@ -154,6 +174,28 @@ class Scanner:
                 i = self._text(s, i, last=last)
             if out.carry:
                 return
+
+    def _note_passed(self) -> None:
+        """Note the lines of the texts that were emitted without a scan, as `Output.emit_prose` does."""
+        text = "".join(self._passed)
+        self._passed.clear()
+        self._out.skipped(text)
+
+    def _search(self) -> Callable[[str], object] | None:
+        """The search for markers in plain prose, in a fence or in reasoning; None where another state is open."""
+        out = self._out
+        if self._markup.body is not None or out.carry or self.stopped:
+            return None
+        if out.reasoning is not None:
+            if self._options.parse_reasoning or self._thought.late is not None:
+                return None
+            return _finder(out.reasoning[0])
+        if out.in_gap or out.span or out.fence_tail is not None:
+            return None
+        if out.fence is not None:
+            return _finder(out.fence[0])
+        # Openers that count only at the start have another pattern, which is not needed after other text.
+        return None if out.at_start else self._compiled.first.search
 
     # -- prose ---------------------------------------------------------------------------------------------------------
 
@@ -293,6 +335,11 @@ class Scanner:
             return True
         before = ("".join(self._out.recent) + s[max(begin, pos - TAIL) : pos])[-TAIL:]
         return not before.rstrip().endswith(opener.not_behind)
+
+
+@functools.lru_cache(maxsize=64)
+def _finder(char: str) -> Callable[[str], object]:
+    return re.compile(re.escape(char)).search
 
 
 # -- code --------------------------------------------------------------------------------------------------------------
