@@ -233,8 +233,16 @@ def test_a_lone_marker_beside_text_is_text(family: str, opening: str, call: str,
     for marker in (opening, close):
         for mention in (marker, f"{marker} is a marker.", f"The marker is {marker}", f"It is {marker}\n\nYes."):
             assert reads(family, mention) == ([], mention)
-    for mention in (f"{opening} opens a call.", f"So write {opening}"):
+    for mention in (f"{opening} opens a call.", f"So write {opening}", f"So {close}\n{close}", f"So {close}\n{close}."):
         assert reads(family, f"{text}\n{mention}") == (BASH, f"\n{mention}")
+
+
+def test_a_lone_marker_is_text_before_a_thought_and_before_another_turn() -> None:
+    text = f'<tool_call>\n{{"name": "bash", "arguments": {JSON}}}\n</tool_call>'
+    assert reads("hermes", "Write </tool_call><think> there.") == ([], "Write </tool_call><think> there.")
+    assert reads("hermes", "So </tool_call>\n<think>Hm.</think>") == ([], "So </tool_call>\n")
+    assert reads("hermes", f"{text} So </tool_call><|im_start|>user") == (BASH, " So </tool_call>")
+    assert reads("hermes", f"{text} So </tool_call></tool") == (BASH, " So </tool_call></tool")
 
 
 @pytest.mark.parametrize(("family", "text"), OPENINGS)

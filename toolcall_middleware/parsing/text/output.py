@@ -93,6 +93,11 @@ class Output:
         self.in_gap, self.at_start = True, False
         self.hold_gap(text)
 
+    @property
+    def follows_text(self) -> bool:
+        """Whether text precedes what follows, not the start, a call or white space after one."""
+        return not self.in_gap or self.gap_follows_text
+
     def take_gap(self) -> str:
         """Return what the gap holds, and clear it."""
         text = "".join(self.gap)
@@ -117,6 +122,8 @@ class Output:
 
     def open_reasoning(self, opening: str, close: str) -> None:
         """Emit the tag `opening`. The text after it is reasoning, up to `close`."""
+        if self.gap_follows_text:
+            self.emit_gap()
         self.reasoning = close
         # What only opens an answer does not open in reasoning, and no call precedes the text there.
         self.at_start = self.in_gap = False
@@ -315,7 +322,7 @@ class Markup:
             half = sink.committed and sink.mode is Mode.HOLD and _HALF_CLOSE.match(left)
         else:
             # Only closing markers: the beginning of another role's turn is recognised when it is complete.
-            half = self._out.in_gap and sink.calls > 0 and not sink.keep_raw and _HALF_TOKEN.match(left)
+            half = not self._out.follows_text and sink.calls > 0 and not sink.keep_raw and _HALF_TOKEN.match(left)
         if not half:
             return text
         sink.held = []

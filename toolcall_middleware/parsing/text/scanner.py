@@ -267,7 +267,7 @@ class Scanner:
             if not live:
                 return m.end()
             out.span = 0
-        behind_call = self._sink.calls > 0 and out.in_gap and SPACE.match(s, begin, pos).end() == pos
+        behind_call = self._sink.calls > 0 and not out.follows_text and SPACE.match(s, begin, pos).end() == pos
         ends_call = kind == "x" and behind_call and not out.at_start
         if (kind == "s" and not self._sink.calls) or (kind == "x" and not ends_call and out.reasoning is not None):
             return m.end()
@@ -278,7 +278,7 @@ class Scanner:
             out.restart()
             return -m.end() - 1
         if kind == "r":
-            fresh = out.in_gap and not s[begin:pos].strip()
+            fresh = not out.follows_text and not s[begin:pos].strip()
             if out.reasoning is not None or not (fresh or out.is_blank(s, begin, pos)):
                 return m.end()
             out.emit_prose(s, begin, pos)
@@ -296,6 +296,8 @@ class Scanner:
             return self._end_marker(s, begin, pos, m.end(), last=last)
         out.emit_prose(s, begin, pos)
         if kind == "s":
+            if out.gap_follows_text:
+                out.emit_gap()
             out.events.append(Stop(m.group()))
             self.stopped = True
             return -m.end() - 1
