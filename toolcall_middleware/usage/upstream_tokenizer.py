@@ -133,7 +133,7 @@ def _read(answer: bytes | None) -> int | None:
     """The number in an answer; None when the answer has no number."""
     match read_value(answer):
         case {"count": int(count)}:
-            return count if count >= 0 else None
+            return None if isinstance(count, bool) or count < 0 else count
         case {"tokens": [*tokens]}:
             return len(tokens)
     return None

@@ -62,6 +62,8 @@ class Engine:
                 await self.send(send, 200, b"<html>")
             case "empty":
                 await self.send(send, 200, b'{"tokens":null}')
+            case "true":
+                await self.send(send, 200, b'{"count":true}')
             case _:
                 await self.send(send, 200, self._tokens(scope["path"], body))
 
@@ -172,7 +174,7 @@ async def test_nobody_is_asked_for_who_does_not_ask() -> None:
     assert engine.asked == []
 
 
-@pytest.mark.parametrize("fault", ["404", "raises", "hangs", "silent", "html", "empty"])
+@pytest.mark.parametrize("fault", ["404", "raises", "hangs", "silent", "html", "empty", "true"])
 async def test_a_backend_that_cannot_count_is_remembered_and_the_count_estimated(
     fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
