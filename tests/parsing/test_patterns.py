@@ -118,3 +118,7 @@ BEGUN: list[tuple[str, list[str], list[str]]] = [
 def test_what_may_become_a_match_is_derived_from_the_pattern(pattern: str, may: list[str], may_not: list[str]) -> None:
     half = re.compile(begun(pattern))
     assert [text for text in [*may, *may_not, ""] if half.fullmatch(text)] == [*may, ""]
+
+
+def test_the_beginning_of_a_match_is_not_tried_after_each_of_its_characters() -> None:
+    assert begun(r"a[?}]{1,9}?b*?c??d") == begun(r"a[?}]{1,9}b*c?d")

@@ -241,6 +241,8 @@ def test_a_lone_marker_is_text_before_a_thought_and_before_another_turn() -> Non
     text = f'<tool_call>\n{{"name": "bash", "arguments": {JSON}}}\n</tool_call>'
     assert reads("hermes", "Write </tool_call><think> there.") == ([], "Write </tool_call><think> there.")
     assert reads("hermes", "So </tool_call>\n<think>Hm.</think>") == ([], "So </tool_call>\n")
+    assert reads("hermes", "</tool_call><think> there.") == ([], "</tool_call><think> there.")
+    assert reads("hermes", f"</tool_call>```\n{text}") == (BASH, "</tool_call>```\n")
     assert reads("hermes", f"{text} So </tool_call><|im_start|>user") == (BASH, " So </tool_call>")
     assert reads("hermes", f"{text} So </tool_call></tool") == (BASH, " So </tool_call></tool")
 

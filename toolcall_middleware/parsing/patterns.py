@@ -119,7 +119,8 @@ def begun(pattern: str) -> str:
 
     It may match a little more: what a lookbehind at the end would rule out.
     """
-    return _optional(_begun(pattern)) or "(?:)"
+    # Greedy: what goes up to the end of the text is a match at once, without a try after each character.
+    return _TOKEN.sub(lambda m: m["times"] or m[0], _optional(_begun(pattern))) or "(?:)"
 
 
 def half_of(pattern: re.Pattern[str]) -> re.Pattern[str]:

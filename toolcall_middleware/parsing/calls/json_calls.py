@@ -448,7 +448,8 @@ class _Call:
         if self.held is None:
             self.c.sink.args(out)
             return
-        self.held.append(out)
+        if out:  # a string is held whole, piece by piece, by its own reader
+            self.held.append(out)
         if self.name is None:
             self.held_size += len(out)
             if self.held_size > _MAX_EARLY:

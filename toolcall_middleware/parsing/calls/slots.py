@@ -84,13 +84,14 @@ def _opening(c: Cursor, layout: Layout, *, first: bool) -> Steps[_Call | None]:
         if (call := _joined(c, layout, j)) is not None:
             return call
         rest = s[j : j + MAX_TAG]
-        begun = layout.call_begun.fullmatch(rest) is not None
+        short = len(rest) < MAX_TAG
+        begun = short and layout.call_begun.fullmatch(rest) is not None
         begun = begun or (not layout.bare_name and _ELEMENT_BEGUN.match(s, j) is not None)
         if begun and c.last and layout.bare_name:
             return (yield from _name_alone(c, layout, rest))
         half = any(close.startswith(rest) for close in (layout.close, *layout.noise))
         half = half or (committed and layout.half_close.match(s, j) is not None)
-        if not c.last and len(rest) < MAX_TAG and (begun or half or any(h.startswith(rest) for h in layout.call_heads)):
+        if not c.last and short and (begun or half or any(h.startswith(rest) for h in layout.call_heads)):
             yield from c.more()
             continue
         if not committed:

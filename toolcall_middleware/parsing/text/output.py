@@ -91,6 +91,7 @@ class Output:
         self.recent.append(text[-TAIL:])
         self.gap_follows_text = self.gap_follows_text or not self.in_gap or self.at_start
         self.in_gap, self.at_start = True, False
+        self.begin_line(blank=False)
         self.hold_gap(text)
 
     @property
