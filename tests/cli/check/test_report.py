@@ -171,6 +171,15 @@ def test_a_report_that_somebody_else_wrote_is_never_markup(tmp_path: Path) -> No
     assert "script" not in Shown((tmp_path / "index.html").read_text("utf-8")).tags
 
 
+def test_a_report_that_was_printed_as_json_is_shown_without_its_address(tmp_path: Path) -> None:
+    (tmp_path / "printed.json").write_bytes(msgspec.json.encode(a_report("a", detail="x" * 1000)))
+    publish(a_report("b"), tmp_path)
+    written = (tmp_path / "index.html").read_text("utf-8")
+    assert len(read_folder(tmp_path)) == 2
+    assert "10.0.0.7" not in written
+    assert written.count("Each way to get calls") == 2  # which only a published report has
+
+
 def test_the_page_loads_nothing_and_is_readable_in_the_dark() -> None:
     text = page([document(a_report())])
     shown = Shown(text)

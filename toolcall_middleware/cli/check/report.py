@@ -94,11 +94,13 @@ def _name_of(path: str) -> str:
 
 
 def read_folder(folder: Path) -> list[Report]:
-    """The reports in a folder, by backend and model. Other files are passed over."""
+    """What may be published of the reports in a folder, by backend and model: `check --json` may have written one.
+    Other files are passed over.
+    """
     found = []
     for path in sorted(folder.glob("*.json"))[:_MOST_FILES]:
         with contextlib.suppress(UsageError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            found.append(_DECODER.decode(read_file(str(path))))
+            found.append(document(_DECODER.decode(read_file(str(path)))))
     return sorted(found, key=lambda one: (one.backend.lower(), one.model.lower(), one.api, one.questions.source))
 
 
