@@ -8,7 +8,9 @@ import json
 import os
 import re
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from toolcall_middleware.hosts.middleware.tenants import TENANT_KEY, refuse_work
 from toolcall_middleware.settings import OPTIONS
 from toolcall_middleware.settings.tenants_file import nobody
 
-from ..proxy.proxy_servers import serving
+from ..proxy.proxy_servers import PATIENCE, serving
 from ..proxy.routing import Proxies, http, table
 from .rated_app import app as rated_app
 from .rated_app import model
@@ -330,6 +332,21 @@ async def test_a_file_is_looked_at_once_a_second(tmp_path: Path) -> None:
     assert (await post(app, ask(1, **two))).status == 400
     await asyncio.sleep(1.05)
     assert (await post(app, ask(1, **two))).status == 200
+
+
+async def test_a_file_that_has_not_changed_needs_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads of the event loop may all be writing prompts, or answering in the app."""
+    monkeypatch.setattr("toolcall_middleware.hosts.middleware.tenants._SECONDS", 0)
+    app = ToolCallMiddleware(rated_app, tenants_file=tenants_file(tmp_path / "t.toml", "[default]\nmax_tools = 1"))
+    loop, done = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    busy = loop.run_in_executor(None, done.wait)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            assert (await post(app, ask(1))).status == 200
+    finally:
+        done.set()
+        await busy
 
 
 async def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,11 +82,12 @@ class Tenancy:
     async def find(self, scope: Scope) -> Tenant:
         """Who asks in `scope`. Raises ToolCallError where the request says two things: the app might believe the other.
 
-        Once a second a request waits until the file was looked at, in a thread; others go on with what held before.
+        The request that finds the file changed waits until a thread has read it; others use the tenants from before.
         """
         if self._path is not None and time.monotonic() - self._looked >= _SECONDS:
             self._looked = time.monotonic()
-            await asyncio.to_thread(self._look, self._path)
+            if self._has_changed(self._path):
+                await asyncio.to_thread(self._look, self._path)
         name = scope.get(TENANT_KEY)
         headers = scope.get("headers", ())
         values = set(values_of(headers, self._header))
@@ -99,6 +100,12 @@ class Tenancy:
             message = f"The header {self._header.decode()} says who asks, and stands there with different values."
             raise ToolCallError("invalid_request", message)
         return self._tenants.find(name if isinstance(name, str) else None, values.pop() if values else None)
+
+    def _has_changed(self, path: str) -> bool:
+        try:
+            return _stamp(path) != self._stamp
+        except SettingsError:
+            return True
 
     def _look(self, path: str) -> None:
         try:
@@ -140,7 +147,7 @@ def _limits_rates(tenants: Tenants) -> bool:
 
 def _stamp(path: str) -> _Stamp:
     try:
-        status = os.stat(path)  # noqa: PTH116 - the path is text
+        status = os.stat(path)  # noqa: PTH116 - the path is text, and this runs in a request
     except OSError as error:
         raise SettingsError(f"tenants_file: {path} cannot be read: {error.strerror}.") from None
     if not stat.S_ISREG(status.st_mode):
