@@ -225,6 +225,9 @@ def test_a_lone_marker_beside_a_call_is_markup(family: str, opening: str, call: 
     for beside in (opening + gap + text, close + gap + text, text + gap + opening, text + gap + close):
         assert reads(family, beside) == (BASH, "")
         assert reads(family, f"So: {beside}") == (BASH, "So: ")
+    fenced = reads(family, f"```json\n{text}\n```")
+    assert reads(family, f"```json\n{opening + gap + text}\n```") == fenced
+    assert fenced[0] == BASH
 
 
 @pytest.mark.parametrize(("family", "opening", "call", "close"), MARKERS)

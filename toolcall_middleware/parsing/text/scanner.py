@@ -430,8 +430,17 @@ class Code:
                 return -out.hold(s, begin, pos) - 1
             for m, group in self._openers_at(s, k):
                 if group in candidates:
+                    marker, after = m.group(), m.end()
+                    while candidates[group].consume:  # it may be doubled
+                        again = WHITE_SPACE.match(s, after, limit).end()
+                        found = s[again : again + len(marker)]
+                        if again == limit or not marker.startswith(found) or (last and found != marker):
+                            break
+                        if found != marker:
+                            return -out.hold(s, begin, pos) - 1
+                        k, after = again, again + len(marker)
                     out.emit_prose(s, begin, pos)
-                    return -self._markup.open(candidates[group], m.group(), s[pos:k], k, m.end(), fence) - 1
+                    return -self._markup.open(candidates[group], marker, s[pos:k], k, after, fence) - 1
         if self._out.reasoning is not None:
             # A fence that is never closed must not hide the end of the thought.
             out.span = fence[1]
