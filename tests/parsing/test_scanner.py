@@ -111,6 +111,7 @@ BESIDE = [
     (f"```json\n{F}\n```\n```json\n{F}\n```", "\n```json\n" + F + "\n```", 1),  # only the first opens the answer
     (f"x<tool_call><tool_call>{F}</tool_call>y", "xy", 1),
     (f"x<tool_call>{CALL}y", "xy", 1),
+    (f"x\n</function>```\n{CALL}\n```\ny", "x\n</function>```\n\n```\ny", 1),  # no fence: text precedes it on its line
     (f"<tool_call>>{F} z", " z", 1),
     (FENCED + FENCED, "", 2),  # six backticks that close one and open the next
     (f"a\n{FENCED + FENCED + FENCED}\nb", "a\n\nb", 3),
@@ -346,6 +347,7 @@ def test_a_call_leaves_as_it_is_written() -> None:
         (f"<think>a</think>b<think>c</think>{CALL}", "a", "b<think>c</think>", 1),  # not in the middle of a line
         (f"<think>a</think>b\n<think>c</think>{CALL}", "ac", "b\n", 1),
         (f"{CALL}\n<think>c</think>\n{CALL}", "c", "", 2),
+        ("b\n</function><think>c</think>d", "", "b\n</function><think>c</think>d", 0),
         ("`<think>` is a tag", "", "`<think>` is a tag", 0),
         ("So:\n```\n<think>\n```\n", "", "So:\n```\n<think>\n```\n", 0),
         (f"thought</think>{F}", "", "thought</think>", 1),  # the template had opened it
