@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import ssl
 import time
@@ -360,6 +361,25 @@ async def test_the_next_address_is_tried_where_one_refuses_or_says_nothing(
         resolves("127.0.0.1", "::1")
         with pytest.raises(ConnectionRefusedError):
             await dial(asyncio.Protocol, "up.example", port, None)
+
+
+async def test_an_address_that_refuses_leaves_nothing_for_the_collector(resolves: Callable[..., None]) -> None:
+    """An error that knows a frame that knows the error would stay until the collector runs, once a request."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        resolves("127.0.0.1")
+        gc.collect()  # of what other tests left
+        gc.disable()
+        try:
+            for _ in range(3):
+                with contextlib.suppress(ConnectionRefusedError):
+                    await dial(asyncio.Protocol, "up.example", port, None)
+            await asyncio.sleep(0)  # the event loop lets go of the last one
+            left = [each for each in gc.get_objects() if isinstance(each, ConnectionRefusedError)]
+        finally:
+            gc.enable()
+    assert left == []
 
 
 async def test_a_name_is_looked_up_and_kinds_of_addresses_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:

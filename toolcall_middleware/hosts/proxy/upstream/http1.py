@@ -426,6 +426,8 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 async def dial(make: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
     """The protocol that `make` gives, connected. Raises OSError, of the first address where there are several."""
     addresses = deque(await _addresses(host, port))
+    if len(addresses) == 1:
+        return await _connect(make, addresses[0], port, tls, host)
     running: set[asyncio.Task[P]] = set()
     fault: BaseException | None = None
     try:
