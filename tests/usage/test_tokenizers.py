@@ -379,8 +379,16 @@ def test_a_long_text_is_estimated_in_slices(text: str, pauses: list[float]) -> N
     assert len(pauses) >= len(text) / APPROXIMATE.chars_at_once - 1
 
 
+def test_many_messages_are_too(pauses: list[float]) -> None:
+    said = [{"role": "user", "content": PROSE[:4000]}] * 100
+    counted = APPROXIMATE.count_prompt(prompt(*said))
+    assert counted.tokens == sum(APPROXIMATE.count(each["content"]) + 4 for each in said) + 3
+    assert len(pauses) >= 400_000 / APPROXIMATE.chars_at_once - 1
+
+
 def test_what_is_counted_on_the_event_loop_never_pauses(pauses: list[float]) -> None:
     text = (PROSE * 2)[: APPROXIMATE.chars_at_once]
     APPROXIMATE.count(text)
     APPROXIMATE.count_prompt(prompt({"role": "user", "content": text[:-100]}))
+    APPROXIMATE.count_prompt(prompt(*[{"role": "user", "content": text[:300]}] * 100))
     assert not pauses

@@ -258,21 +258,22 @@ class Approximate(Tokenizer):
 
     exact = False
 
-    def count(self, text: str, /) -> int:
-        """Tokens of a text; at least one where there is any text."""
-        tokens = since = 0  # since: characters since the last pause
+    def count(self, text: str, /, since: list[int] | None = None) -> int:
+        """Tokens of a text; at least one where there is any text. since: holds the characters since the last pause."""
+        tokens, since = 0, [0] if since is None else since
         for block in blocks(text, _SLICE):
-            since += len(block)
-            if since > self.chars_at_once:  # more than the event loop ever counts
+            since[0] += len(block)
+            if since[0] > self.chars_at_once:  # more than the event loop ever counts
                 time.sleep(_PAUSE)
-                since = len(block)
+                since[0] = len(block)
             tokens += self._one(block)
         return max(1, tokens) if text else 0
 
     count_again = count
 
     def count_prompt(self, prompt: Prompt, /) -> Count:
-        return Count(count_messages(prompt, self.count).tokens, exact=False)
+        since = [0]  # over all messages: each may be short
+        return Count(count_messages(prompt, lambda text: self.count(text, since)).tokens, exact=False)
 
 
 APPROXIMATE = Approximate(estimate, chars_at_once=1 << 15)
