@@ -228,6 +228,7 @@ def test_a_lone_marker_beside_a_call_is_markup(family: str, opening: str, call: 
     fenced = reads(family, f"```json\n{text}\n```")
     assert reads(family, f"```json\n{opening + gap + text}\n```") == fenced
     assert fenced[0] == BASH
+    assert reads(family, f"```json\n{opening * 40}\n```") == ([], f"```json\n{opening * 40}\n```")
 
 
 @pytest.mark.parametrize(("family", "opening", "call", "close"), MARKERS)

@@ -431,7 +431,7 @@ class Code:
             for m, group in self._openers_at(s, k):
                 if group in candidates:
                     marker, after = m.group(), m.end()
-                    while candidates[group].consume:  # it may be doubled
+                    while candidates[group].consume and after < limit:  # it may be doubled
                         again = WHITE_SPACE.match(s, after, limit).end()
                         found = s[again : again + len(marker)]
                         if again == limit or not marker.startswith(found) or (last and found != marker):
