@@ -9,7 +9,7 @@ import pytest
 
 from toolcall_middleware.formats import registry
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream.backend_memory import BackendMemory, Fact, Refusals, Topic
+from toolcall_middleware.upstream.backend_memory import BackendMemory, Fact, PendingRefusals, Topic
 from toolcall_middleware.upstream.negotiation import ConstraintLadder, ConstraintRequest, constraint_requests
 from toolcall_middleware.upstream.raw_prompt import RawPrompt
 
@@ -130,7 +130,7 @@ def test_nothing_is_asked_where_it_is_switched_off() -> None:
 def test_what_a_model_refused_is_not_asked_again() -> None:
     def asked(memory: BackendMemory, model: str = "m", **settings: Any) -> str | None:
         chat = request(HELLO, tools=(WEATHER,), tool_choice="required", model=model)
-        ladder = ConstraintLadder(Settings(**settings), memory, Refusals(memory, model))
+        ladder = ConstraintLadder(Settings(**settings), memory, PendingRefusals(memory, model))
         ladder.begin(chat, registry.get("json"))
         return None if ladder.asked is None else ladder.asked.kind
 

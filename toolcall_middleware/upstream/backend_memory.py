@@ -124,7 +124,7 @@ class BackendMemory:
         ]
 
 
-class Refusals:
+class PendingRefusals:
     """Refusals that are remembered once the backend accepts the request without what it refused: that shows the cause.
 
     memory, model: where they are remembered, and of what.

@@ -37,7 +37,7 @@ from .backend_memory import (
     REMEMBERED_SECONDS,
     BackendMemory,
     Fact,
-    Refusals,
+    PendingRefusals,
     ToolSupport,
     Topic,
     has_plain_names,
@@ -98,7 +98,7 @@ class Negotiation:
         self._settings = settings
         self._memory = memory
         self._auto = settings.mode == "auto"
-        self.refusals = Refusals(memory, chat.model)
+        self.refusals = PendingRefusals(memory, chat.model)
         self._ladder = ConstraintLadder(settings, memory, self.refusals)
         self._lowers_limit = lowers_limit
         self._broke_promise = False  # asked natively, the backend made no call although one is required
@@ -512,7 +512,7 @@ class ConstraintLadder:
     `is_loose`: it is weaker than the tools' schemas, so that calls have to be checked against them.
     """
 
-    def __init__(self, settings: Settings, memory: BackendMemory, refusals: Refusals) -> None:
+    def __init__(self, settings: Settings, memory: BackendMemory, refusals: PendingRefusals) -> None:
         self._settings = settings
         self._memory = memory
         self._refusals = refusals
