@@ -249,6 +249,9 @@ def test_a_lone_marker_is_text_before_a_thought_and_before_another_turn() -> Non
     assert reads("hermes", f"</tool_call>```\n{text}") == (BASH, "</tool_call>```\n")
     assert reads("hermes", f"{text} So </tool_call><|im_start|>user") == (BASH, " So </tool_call>")
     assert reads("hermes", f"{text} So </tool_call></tool") == (BASH, " So </tool_call></tool")
+    many = f" So {'</tool_call>' * 1500}"
+    parser = registry.get("hermes").parser(TOOLS, ParserOptions())
+    assert text_in(read(parser, [text, many[:99], many[99:]])) == many
 
 
 @pytest.mark.parametrize(("family", "text"), OPENINGS)

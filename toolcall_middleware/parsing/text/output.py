@@ -109,6 +109,7 @@ class Output:
         """Emit what the gap holds. What exceeds `_MAX_GAP` is emitted too, up to the next text or call."""
         if self.gap:
             self._append("".join(self.gap))
+            self.in_gap = not self.follows_text
             self.gap, self.gap_follows_text = [], False
 
     def _append(self, text: str) -> None:
