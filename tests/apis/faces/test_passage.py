@@ -145,6 +145,7 @@ def test_so_are_those_of_a_request_that_is_changed_on_its_way(start: Start) -> N
         ({"allowlist": "Read", "allowlist_mode": "enforce"}, {"tools": [READ, SEARCH]}, 403),
         ({"allowlist": "Read", "allowlist_mode": "enforce"},
          {"tools": [], "mcp_servers": [{"type": "url", "url": "https://x/", "name": "files"}]}, 403),
+        ({"allowlist": "*", "allowlist_mode": "enforce"}, {"tools": [], "mcp_servers": [FILES]}, 403),
         ({"max_tools": "1"}, {"tools": [READ, SEARCH]}, 400),
         ({"max_request_bytes": "100"}, {}, 413),
         ({"profile": "strict"}, {}, 400),

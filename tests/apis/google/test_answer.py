@@ -196,7 +196,6 @@ def test_a_whole_answer_ends_also_where_its_reason_is_no_text(reason: Any) -> No
 
 
 def test_a_chunk_has_the_model_and_the_choice_of_its_own_event() -> None:
-    """What is encoded once per choice is encoded anew when the model's version changes."""
     sent = [("gemini-a", 0), ("gemini-a", 1), ("gemini-b", 0), ("gemini-b", 1), ("gemini-a", 1)]
     data = b"".join(
         b"data: %s\r\n\r\n"
@@ -298,6 +297,9 @@ def test_a_stream_that_broke_off_after_its_end_is_complete() -> None:
     translation = begun(stream=True)
     translation.feed(events(*PIECES))
     assert translation.finish(cut=True) == DONE
+    of_two = begun(stream=True, n=2)
+    of_two.feed(events(*PIECES))
+    assert of_two.finish(cut=True) == b""  # the other candidate never began
 
 
 @pytest.mark.parametrize("listed", [False, True])

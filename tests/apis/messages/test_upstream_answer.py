@@ -258,6 +258,9 @@ def test_a_stream_that_breaks_off_never_looks_complete() -> None:
     for end in ends:
         found = chunks(streamed(data[:end]))
         assert ("error" in found[-1]) is (end <= said)
+    cut = translation(stream=True)  # a break is an error even where only the last event is missing
+    cut.feed(data[: ends[-1]])
+    assert (cut.finish(cut=True), cut.done) == (b"", False)
 
 
 @pytest.mark.parametrize(
