@@ -82,6 +82,7 @@ def a_report(model: str = "m", *, backend: str = "vLLM", right: int = 4, detail:
                 right=right,
                 wrong=4 - right,
                 latency=Latency(1.0, 1.5),
+                faults=["no call"],
             )
         ],
     )
@@ -141,6 +142,8 @@ def test_several_models_and_backends_are_one_page(tmp_path: Path) -> None:
     shown = Shown((tmp_path / "index.html").read_text("utf-8"))
     assert re.findall(r"^(\w+ on \w+)$", shown.text, re.MULTILINE) == ["a on SGLang", "a on vLLM", "b on vLLM"]
     assert re.search(r"^  prompt, format=json, auto +1 +0 +3 +1.00 +1.50", shown.text, re.MULTILINE)
+    assert shown.text.count("  prompt, format=json, auto: no call\n") == 3
+    assert shown.text.count("  What is it?\n") == 3 * 4
 
 
 def test_names_that_only_look_the_same_as_files_are_kept_apart(tmp_path: Path) -> None:
