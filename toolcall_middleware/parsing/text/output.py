@@ -1,7 +1,7 @@
 """Emits the text of an answer (`Output`), and reads on from an opening marker (`Markup`).
 
 Prose is emitted at once. White space at the start and after calls is held back: it is markup unless text follows. So
-are markers that neither open nor end a call.
+are markers that open no call.
 Lines, code spans and fences are those of CommonMark 4.5 and 6.1, as far as it matters here.
 Possible markup is held in the sink until its reader decides what it is; then it is dropped, or emitted as text.
 """
@@ -44,7 +44,7 @@ class Output:
         self.in_gap = True
         """Whether white space that follows may be next to a call."""
         self.gap: list[str] = []
-        """White space that is held back, and markers that neither open nor end a call."""
+        """White space that is held back, and markers that open no call."""
         self.gap_follows_text = False
         """Whether it begins with such a marker after text: then it is text, unless a call follows."""
         self._gap_size = 0
@@ -87,7 +87,7 @@ class Output:
             self.emit_gap()
 
     def hold_marker(self, text: str) -> None:
-        """Hold back a marker that neither opens nor ends a call: beside a call it is markup, elsewhere text."""
+        """Hold back a marker that opens no call: beside a call it is markup, elsewhere text."""
         self.recent.append(text[-TAIL:])
         self.gap_follows_text = self.gap_follows_text or not self.in_gap or self.at_start
         self.in_gap, self.at_start = True, False

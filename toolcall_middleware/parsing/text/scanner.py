@@ -268,8 +268,7 @@ class Scanner:
                 return m.end()
             out.span = 0
         behind_call = self._sink.calls > 0 and not out.follows_text and SPACE.match(s, begin, pos).end() == pos
-        ends_call = kind == "x" and behind_call and not out.at_start
-        if (kind == "s" and not self._sink.calls) or (kind == "x" and not ends_call and out.reasoning is not None):
+        if (kind == "x" and (not behind_call or out.at_start)) or (kind == "s" and not self._sink.calls):
             return m.end()
         if kind == "c" and not behind_call:
             # A template may have opened the reasoning in the prompt: what follows is the answer's start.
@@ -285,12 +284,10 @@ class Scanner:
             out.open_reasoning(m.group(), self._compiled.reasoning[group])
             return -m.end() - 1
         if kind in "ncx":  # directly after a call, the end of a call or of reasoning is markup
-            if ends_call:
+            if kind == "x":
                 self._sink.ends_with(out.take_gap() + s[begin : m.end()])
             else:
                 out.emit_prose(s, begin, pos)
-                if kind == "x":
-                    out.hold_marker(m.group())
             return -m.end() - 1
         if kind == "e":
             return self._end_marker(s, begin, pos, m.end(), last=last)
