@@ -258,18 +258,15 @@ def test_an_exchange_is_saved_as_a_case(page: Any, proxy: str, tmp_path: Path) -
 
 
 def test_the_page_is_dark_where_the_system_is_and_on_demand(page: Any, proxy: str) -> None:
-    def brightness() -> int:
-        color = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        return int(color.split("(")[1].split(",")[0])
-
+    red = "parseInt(getComputedStyle(document.body).backgroundColor.split('(')[1])"
     page.emulate_media(color_scheme="dark")
     page.goto(f"{proxy}/inspect/{TOKEN}/")
     page.wait_for_selector(".item[data-number='4']")  # the page's script has run
-    assert brightness() < 60
+    page.wait_for_function(f"{red} < 60")
     page.click("#theme")
-    assert brightness() > 200
+    page.wait_for_function(f"{red} > 200")
     page.reload()
-    assert brightness() > 200
+    page.wait_for_function(f"{red} > 200")
 
 
 def test_the_timeline_is_drawn(page: Any, proxy: str) -> None:

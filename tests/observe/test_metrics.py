@@ -187,3 +187,11 @@ def test_names_follow_the_rules_of_prometheus() -> None:
         re.fullmatch(r"toolcall_[a-z_]+(?:_seconds|_total|_requests|_up|_bucket|_sum|_count|_created)", name)
         for name in names
     )
+
+
+def test_a_file_that_another_worker_has_just_made_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "counter_1.db").touch()
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    assert told(Metrics()) == {}

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..errors import SettingsError
 from ..installed import install_command
@@ -120,9 +121,16 @@ class Metrics:
         from prometheus_client import CollectorRegistry
         from prometheus_client.multiprocess import MultiProcessCollector
 
+        class Workers(MultiProcessCollector):
+            """The metrics of all workers. A file that a worker has just made is empty, and cannot be read."""
+
+            def collect(self) -> Any:
+                files = [path for path in Path(self._path).glob("*.db") if path.stat().st_size]
+                return self.merge(map(str, files))  # type: ignore[no-untyped-call]
+
         shared = CollectorRegistry()
         try:
-            MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
+            Workers(shared)  # type: ignore[no-untyped-call]
         except ValueError:  # this process is the only one
             return self.registry
         return shared

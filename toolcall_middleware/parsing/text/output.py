@@ -99,6 +99,11 @@ class Output:
         """Whether text precedes what follows, not the start, a call or white space after one."""
         return not self.in_gap or self.gap_follows_text
 
+    @property
+    def follows_call(self) -> bool:
+        """Whether only white space precedes what follows, after the start or a call."""
+        return self.in_gap and not "".join(self.gap).strip()
+
     def take_gap(self) -> str:
         """Return what the gap holds, and clear it."""
         text = "".join(self.gap)

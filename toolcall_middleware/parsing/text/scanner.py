@@ -267,7 +267,7 @@ class Scanner:
             if not live:
                 return m.end()
             out.span = 0
-        behind_call = self._sink.calls > 0 and not out.follows_text and SPACE.match(s, begin, pos).end() == pos
+        behind_call = self._sink.calls > 0 and out.follows_call and SPACE.match(s, begin, pos).end() == pos
         if (kind == "x" and (not behind_call or out.at_start)) or (kind == "s" and not self._sink.calls):
             return m.end()
         if kind == "c" and not behind_call:
