@@ -182,8 +182,8 @@ class _Candidate:
             # A call in an answer with a fault is not reliable.
             code, what = _FAULTS[reason]
             message = candidate.get("finishMessage")
-            told = f": {message[:_MAX_SHOWN]}" if isinstance(message, str) and message else ""
-            raise ToolCallError(code, f"{what} (finishReason {reason}){told}.")
+            detail = f": {message[:_MAX_SHOWN]}" if isinstance(message, str) and message else ""
+            raise ToolCallError(code, f"{what} (finishReason {reason}){detail}.")
         for part in calls:
             yield from self._call(part["functionCall"], _signed(part))
         if reason is not None:

@@ -528,5 +528,5 @@ def _carries(name: str) -> bool:
 
 
 def _refusal(path: str) -> ToolCallError:
-    message = f"Tools are guarded here, and {path} is not read: tools stand in the request's own field tools."
+    message = f"Tools are guarded here, and {path} is not read: give tools in the request's own field tools."
     return ToolCallError("tool_not_allowed", message, param=path)

@@ -200,7 +200,7 @@ class ResponseWriter(BlockWriter):
             case Block.CALL:
                 assert call is not None  # noqa: S101 - a block of a call has one
                 tool = self.asked.tools.by_name.get(call.name) or ClientTool(Kind.FUNCTION, call.name)
-                made = {Kind.FUNCTION: _Call, Kind.CUSTOM: _CustomCall}.get(tool.kind, _LocalCall)
+                made = {Kind.FUNCTION: _FunctionCall, Kind.CUSTOM: _CustomCall}.get(tool.kind, _LocalCall)
                 self._item = made(self, index, tool=tool, call_id=call.id)
         self.emit("response.output_item.added", {"output_index": index, "item": self._item.fields("in_progress")})
 
@@ -435,7 +435,7 @@ class _Drawn(_Item):
         self._writer.emit("response.image_generation_call.completed", self._place)
 
 
-class _Call(_Item):
+class _FunctionCall(_Item):
     """A call of a function. event: how its events begin. field: of its item and of the last event."""
 
     prefix = "fc"
@@ -471,7 +471,7 @@ class _Call(_Item):
         self._writer.emit(f"{self.event}.done", {**self._place, **name, self.field: "".join(self.pieces)})
 
 
-class _CustomCall(_Call):
+class _CustomCall(_FunctionCall):
     """A call of a custom tool, whose input is free text.
 
     One that is cut off never gets the events that say it is done: nothing in a text says that its end is missing, and
@@ -499,7 +499,7 @@ class _CustomCall(_Call):
         super().ending()
 
 
-class _LocalCall(_Call):
+class _LocalCall(_FunctionCall):
     """A call whose item holds fields made of the arguments, which are known when the arguments are complete."""
 
     prefix = "lc"

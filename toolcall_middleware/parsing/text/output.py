@@ -373,7 +373,8 @@ class Markup:
             return held if failed and not header else ""
         refused = held[:opening] if failed else held
         rest = held[len(refused) :]
-        if failed and self._marked and refused and fence is None and out.reasoning is None:
+        alone = bool(failed and self._marked and refused and out.reasoning is None)
+        if alone:
             out.hold_marker(refused)
         elif refused or opening:
             out.emit(refused)
@@ -383,5 +384,8 @@ class Markup:
             out.emit(rest)
             rest = ""
         out.begin_line(blank=failed and refused.endswith("\n"))
-        out.stay_in(fence)
+        if alone:
+            out.fence_tail = fence  # a call may follow the marker
+        else:
+            out.stay_in(fence)
         return rest

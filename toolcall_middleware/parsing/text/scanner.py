@@ -427,17 +427,8 @@ class Code:
                 return -out.hold(s, begin, pos) - 1
             for m, group in self._openers_at(s, k):
                 if group in candidates:
-                    marker, after = m.group(), m.end()
-                    while candidates[group].consume and after < limit:  # it may be doubled
-                        again = WHITE_SPACE.match(s, after, limit).end()
-                        found = s[again : again + len(marker)]
-                        if again == limit or not marker.startswith(found) or (last and found != marker):
-                            break
-                        if found != marker:
-                            return -out.hold(s, begin, pos) - 1
-                        k, after = again, again + len(marker)
                     out.emit_prose(s, begin, pos)
-                    return -self._markup.open(candidates[group], marker, s[pos:k], k, after, fence) - 1
+                    return -self._markup.open(candidates[group], m.group(), s[pos:k], k, m.end(), fence) - 1
         if self._out.reasoning is not None:
             # A fence that is never closed must not hide the end of the thought.
             out.span = fence[1]
@@ -512,7 +503,9 @@ class Code:
         return None if not last and self._compiled.at_start.may_begin_at(s, at) else -1
 
     def after_fenced_call(self, s: str, i: int, *, last: bool) -> int:
-        """Read on after a call in a fence: the closing fence is markup, and another call may precede it."""
+        """Read on after a call in a fence: the closing fence is markup, and another call may precede it. After a marker
+        that opens no call, only a call is markup.
+        """
         out = self._out
         assert out.fence_tail is not None  # noqa: S101 - checked by the caller
         n = len(s)
@@ -523,7 +516,7 @@ class Code:
             i = k
         if i == n:
             return n
-        if s[i] == out.fence_tail[0]:
+        if s[i] == out.fence_tail[0] and out.follows_call:
             end = _RUNS[s[i]].match(s, i).end()
             closed = self._closes_call_fence(s, i, end, last=last)
             if closed is None:

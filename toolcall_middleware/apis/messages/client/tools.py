@@ -250,7 +250,7 @@ def _text_editor(version: str, _entry: Reader) -> tuple[Any, ...]:
         "path": field_schema("The file, or for view also the directory."),
         "file_text": field_schema("For create: the content of the new file."),
         "old_str": field_schema(
-            "For str_replace: the text to replace; it must match exactly and stand in the file once."
+            "For str_replace: the text to replace; it must match exactly and occur once in the file."
         ),
         "new_str": field_schema(f"For str_replace: the text to put in its place.{more}"),
         "insert_line": field_schema(

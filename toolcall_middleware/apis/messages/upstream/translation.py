@@ -63,7 +63,7 @@ def _usage_of(usage: Mapping[str, Any]) -> dict[str, Any]:
     details: dict[str, Any] = {"cached_tokens": read}
     if written:
         details["cache_creation_tokens"] = written
-    told: dict[str, Any] = {
+    counts: dict[str, Any] = {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
@@ -71,8 +71,8 @@ def _usage_of(usage: Mapping[str, Any]) -> dict[str, Any]:
     }
     thought = usage.get("output_tokens_details")
     if isinstance(thought, dict):
-        told["completion_tokens_details"] = {"reasoning_tokens": _count(thought, "thinking_tokens")}
-    return told
+        counts["completion_tokens_details"] = {"reasoning_tokens": _count(thought, "thinking_tokens")}
+    return counts
 
 
 def _count(values: Mapping[str, Any], name: str) -> int:
