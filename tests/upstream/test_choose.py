@@ -14,7 +14,7 @@ from tests.upstream.test_tool_budget import ARGUMENTS, body_of, both, each_face,
 from tests.upstream.test_tool_budget import send as send_with
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.errors import SettingsError
-from toolcall_middleware.response.inner_calls import FirstString
+from toolcall_middleware.parsing.calls.call_arguments import FirstString
 
 TOOLS = [("get_weather", "Tells the weather.", ARGUMENTS)]
 TEXT = 'It is "sunny"\nin Rome, 20 °C 🌞.'
@@ -149,6 +149,12 @@ def test_a_string_is_read_piece_by_piece(size: int, text: str, ascii_only: bool)
     reader = FirstString()
     read = "".join(reader.feed(whole[at : at + size]) for at in range(0, len(whole), size))
     assert read == text
+
+
+def test_a_backslash_before_what_reads_like_half_a_pair_ends_the_answer_whole() -> None:
+    reader = FirstString()
+    assert "".join(map(reader.feed, ['{"text": "', "a\\\\ud83d", 'b"}'])) == "a\\ud83db"
+    assert FirstString().feed('{"text": "a\\\\ud83d') == "a\\ud83d"
 
 
 @pytest.mark.parametrize("text", ["{}", '{"text": 3}', '{"text": {"a": "b"}}', '["a"]', "{" * 999, '{"a' * 999])

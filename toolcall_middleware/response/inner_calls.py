@@ -6,20 +6,15 @@ model has not seen, where its arguments do not fit.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..formats.base import StreamParser
+from ..parsing.calls.call_arguments import FirstString
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Stop, Text
 
 _STOP = Stop("")
-_BEGINNING = re.compile(r'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*"')
-_LONGEST_BEGINNING = 256  # characters
-_INSIDE = re.compile(r'(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
-_HALF_A_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\Z")
 MOST_HELD = 1 << 18
 """Characters of the text before a call, and of the arguments of a call, that are kept for the model's next turn."""
 
@@ -168,37 +163,3 @@ class OuterEvents:
             state.ask(name, arguments)
         self._over = True
         out.append(_STOP)
-
-
-class FirstString:
-    """Reads the first value of an object, which is a string (`{"text": "It is sunny"}`), while it is written.
-
-    The input is valid JSON in pieces, the output is the string's text.
-    """
-
-    __slots__ = ("_begun", "_held", "_over")
-
-    def __init__(self) -> None:
-        self._held = ""
-        self._begun = self._over = False
-
-    def feed(self, piece: str) -> str:
-        """The text that another piece adds."""
-        if self._over:
-            return ""
-        held = self._held + piece
-        if not self._begun:
-            beginning = _BEGINNING.match(held, 0, _LONGEST_BEGINNING)
-            if beginning is None:
-                self._held, self._over = held, len(held) > _LONGEST_BEGINNING
-                return ""
-            self._begun = True
-            held = held[beginning.end() :]
-        inside = _INSIDE.match(held)
-        end = 0 if inside is None else inside.end()
-        self._over = held[end : end + 1] == '"'
-        if not self._over and (half := _HALF_A_PAIR.search(held, max(0, end - 6), end)):
-            end = half.start()
-        self._held = held[end:]
-        text: str = json.loads(f'"{held[:end]}"', strict=False)
-        return text

@@ -33,10 +33,11 @@ from ...answer.operations import (
     Step,
 )
 from ...errors import ToolCallError, is_ours
+from ...parsing.calls.call_arguments import FirstString
 from ...wire.openai import free_text, new_call_id
 from ..context_errors import CONTEXT, is_context_error
 from ..face import Face, FaceReply, FaceRequest
-from ..serial import BlockWriter, WholePairs, tokens_of, whole_text
+from ..serial import BlockWriter, tokens_of, whole_text
 from ..serial import Kind as Block
 from .request import Asked, Carried, read_request, write_carried
 from .tools import ClientTool, Kind, call_fields
@@ -516,13 +517,6 @@ class _LocalCall(_FunctionCall):
 
 
 # -- the input of a custom tool, out of the arguments `{"input": "…"}` that the model writes ---------------------------
-# The JSON string is unescaped as it arrives, cut anywhere: inside an escape, between the halves of a surrogate pair.
-
-_OPENING = re.compile(r'\s*\{\s*"input"\s*:\s*"')
-_MAX_OPENING = 200  # characters until `"input": "` has come, or the input is read when the call is complete
-_INSIDE = re.compile(r'(?:[^"\\]|\\.)*+', re.DOTALL)
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-_LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 class FreeformInput:
@@ -531,52 +525,26 @@ class FreeformInput:
     ended: the whole input is known.
     """
 
-    __slots__ = ("_opening", "_pairs", "_parts", "ended")
+    __slots__ = ("_parts", "_reader", "ended")
 
     def __init__(self) -> None:
+        self._reader = FirstString("input")
         self._parts: list[str] = []  # all arguments, until the input's text begins
-        self._opening = ""  # the beginning of them
-        self._pairs: WholePairs | None = None  # of the input's text
         self.ended = False
 
     def feed(self, arguments: str) -> str:
         """Take more arguments. Return the part of the input that is certain now."""
-        if self.ended:
-            return ""
-        if self._pairs is None:
+        reader = self._reader
+        text = whole_text(reader.feed(whole_text(arguments)))
+        if not reader.begun:
             self._parts.append(arguments)
-            if len(self._opening) > _MAX_OPENING:
-                return ""
-            self._opening += arguments
-            opening = _OPENING.match(self._opening)
-            if opening is None:
-                return ""
-            self._pairs = WholePairs()
-            self._parts.clear()
-            arguments = self._opening[opening.end() :]
-        text = self._pairs.feed(arguments)
-        inside = _INSIDE.match(text)
-        assert inside is not None  # noqa: S101 - it matches the empty text
-        self.ended = inside.end() < len(text)
-        return _unescaped(inside[0])
+        self.ended = reader.ended
+        return text
 
     def finish(self) -> str:
-        """The call is over. Return the rest of its input."""
-        if self.ended:
-            return ""
+        """The call is over. Return the rest of its input: half an escape of one that was cut off is dropped."""
         self.ended = True
-        if self._pairs is not None:  # it was cut off: half an escape is dropped
-            return ""
-        return whole_text(free_text("".join(self._parts)))
-
-
-def _unescaped(written: str) -> str:
-    return whole_text(_ESCAPE.sub(_character, written)) if "\\" in written else written
-
-
-def _character(match: re.Match[str]) -> str:
-    code, letter = match.groups()
-    return chr(int(code, 16)) if code else _LETTERS.get(letter, letter)
+        return "" if self._reader.begun else whole_text(free_text("".join(self._parts)))
 
 
 # -- the face ----------------------------------------------------------------------------------------------------------

@@ -15,6 +15,12 @@ _ESCAPE = anywhere(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{
 _HALF_ESCAPE = re.compile(
     r"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?))?\Z"
 )
+_ANY_KEY = r'"(?:[^"\\]|\\.)*"'
+_LONGEST_OPENING = 256  # characters
+# The string's text, with escapes that are complete.
+_IN_STRING = re.compile(rf'(?:[^"\\]++|(?!{_HALF_ESCAPE.pattern})\\.)*+', re.DOTALL)
+_ANY_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _NOTHING = frozenset({"", "null", "[]", '""'})
 
 
@@ -263,3 +269,50 @@ class CallArguments:
             return out[0] if len(out) == 1 else "".join(out)
         self._whole += out
         return _no_arguments("".join(self._whole)) if self.done else ""
+
+
+class FirstString:
+    """Reads the first value of an object, which is a string (`{"text": "It is sunny"}`), while it is written.
+
+    key: the object's first key; None for any. begun: the string has begun. ended: it is complete. An escape that is not
+    complete is held back, and so is the first half of a pair. One that JSON does not know is the character after its
+    backslash.
+    """
+
+    __slots__ = ("_held", "_opening", "begun", "ended")
+
+    def __init__(self, key: str | None = None) -> None:
+        first = _ANY_KEY if key is None else f'"{key}"'
+        self._opening = re.compile(rf'\s*\{{\s*{first}\s*:\s*"')
+        self._held = ""
+        self.begun = self.ended = False
+
+    def feed(self, piece: str) -> str:
+        """Return the text that another piece of the object adds; nothing where the string does not begin early."""
+        if self.ended or (not self.begun and len(self._held) > _LONGEST_OPENING):
+            return ""
+        held, begin = self._held + piece, 0
+        if not self.begun:
+            opening = self._opening.match(held, 0, _LONGEST_OPENING)
+            if opening is None:
+                self._held = held[: _LONGEST_OPENING + 1]
+                return ""
+            self.begun, begin = True, opening.end()
+        inside = _IN_STRING.match(held, begin)
+        end = begin if inside is None else inside.end()
+        self.ended, self._held = held[end : end + 1] == '"', held[end:]
+        return _unescaped(held[begin:end])
+
+
+def _unescaped(written: str) -> str:
+    if "\\" not in written:
+        return written
+    text: str | None = decoded(f'"{written}"')
+    if text is None:  # an escape that JSON does not know, or a control character
+        text = _ANY_ESCAPE.sub(_character, written).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return text
+
+
+def _character(escape: re.Match[str]) -> str:
+    code, letter = escape.groups()
+    return chr(int(code, 16)) if code else _LETTERS.get(letter, letter)
