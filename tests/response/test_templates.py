@@ -17,7 +17,7 @@ from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.base import ParserOptions
 from toolcall_middleware.model import Tool, ToolCall, ToolSet
 from toolcall_middleware.response.choice import ChoiceAnswer, Verbatim
-from toolcall_middleware.response.chunk import Choice, Part, Template
+from toolcall_middleware.response.chunk import Part, Template
 from toolcall_middleware.response.stream import StreamRewriter
 from toolcall_middleware.usage.meter import UsageMeter
 from toolcall_middleware.wire import openai
@@ -229,7 +229,7 @@ def template_of(data: bytes) -> Template | None:
     choices = openai.read_objects(top.get("choices")) or []
     delta = openai.read_object(choices[0].get("delta")) or {}
     around = frame_of_content(openai.event(data), data, delta["content"])
-    choice = Choice(ChoiceAnswer(Verbatim(), made_policy()))
+    choice = ChoiceAnswer(Verbatim(), made_policy())
     part = Part(choice, {}, delta, "", [], None, unchanged=False)
     return None if around is None else Template(around, part, top)
 

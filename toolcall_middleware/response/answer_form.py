@@ -33,9 +33,9 @@ from ..wire import openai
 from ..wire.openai import Fields, Frame, with_plain_content
 from ..wire.sse import DONE, ServerEvent
 from . import said
-from .choice import AnswerOutcome, ChoiceAnswer
-from .chunk import CALLS, Choice, Choices, Part, Template, says_beside
-from .stream import Gate, Hold, StreamRewriter, size_of
+from .choice import CALLS, AnswerOutcome, ChoiceAnswer
+from .chunk import Choices, Part, Template, says_beside
+from .stream import Emitter, Gate, Hold, StreamRewriter, size_of
 
 _encode = msgspec.json.encode
 _ASSISTANT = openai.raw("assistant")
@@ -204,8 +204,8 @@ def _calls(ops: list[Op], *, indexed: bool, as_object: bool) -> list[dict[str, A
 # -- a chat stream ---------------------------------------------------------------------------------------------------
 
 
-class ChatEmitter:
-    """Writes the chunks of a chat stream. See `Emitter` (stream.py).
+class ChatEmitter(Emitter[bytes]):
+    """Writes the chunks of a chat stream.
 
     An operation on the client's message becomes a delta, with `tool_calls` or the deprecated `function_call`. An
     unchanged chunk is emitted with its own bytes. A changed chunk keeps its unknown fields: the chunk's own are on each
@@ -213,64 +213,45 @@ class ChatEmitter:
     """
 
     def __init__(self, chat: ChatRequest, settings: Settings, usage: UsageMeter, gate: Gate[bytes]) -> None:
-        self.gate = gate
-        self.opens = False
-        self.fault: ToolCallError | None = None
-        self._usage = usage
+        super().__init__(usage, gate)
         self._include_usage = chat.include_usage
         self._usage_event = b""  # the backend's own, if it can be emitted unchanged
         self._legacy = chat.legacy
         self._as_object = settings.arguments_as_object
         self._reasoning_field = settings.reasoning_field or "reasoning"
-        self.top: Fields = {}
         # The chunk that opens an answer with a role and empty content is held until the answer has text or a call. An
         # answer of calls alone has `content: null`, streamed or whole; one of text keeps the bytes of its first chunk.
-        self._held_for: Choice | None = None  # it waits for text or a call, and so do all later chunks
+        self._held_for: ChoiceAnswer | None = None  # it waits for text or a call, and so do all later chunks
         self._as_it_came: list[bytes] = []
         self._with_null: list[bytes] = []
 
-    def usual(self, raw: bytes, template: Template, text: str, ops: list[Op]) -> bytes:
-        left = self._repeated(raw, template, text, ops)
-        if left is not None:
-            return left
-        out: list[bytes] = []
-        self._changed(template, text, ops, out)
-        return b"".join(out)
-
-    def repeated(self, raw: bytes, template: Template, text: str, ops: list[Op], out: list[bytes]) -> None:
-        left = self._repeated(raw, template, text, ops)
-        if left is None:
-            self._changed(template, text, ops, out)
-            return
-        self.top = template.top
-        if left:
-            out.append(left)
-
-    def _repeated(self, raw: bytes, template: Template, text: str, ops: list[Op]) -> bytes | None:
-        """The event for a chunk that fits a template; None where it must be put together."""
-        if len(ops) > 1:
-            ops = [op for op in ops if type(op) is not CallClosed]
-        op = ops[0] if len(ops) == 1 else None
+    def usual(self, raw: bytes, template: Template, text: str, ops: list[Op], /) -> bytes:
+        shown = ops if len(ops) < 2 else [op for op in ops if type(op) is not CallClosed]
+        op = shown[0] if len(shown) == 1 else None
         if type(op) is Content and op.text == text:
             return raw
         if template.is_bare and (type(op) is Arguments or type(op) is Content or type(op) is ReasoningText):
             # A piece that is all of the text keeps its spelling.
             delta = self._delta(op, template.index, template.written if op.text is text else None)
             return b"".join(delta).join(template.frame)
-        if not ops and not text:
-            return b"" if template.answer.message.calls else raw  # empty content is not emitted after calls
-        return b"" if not ops and template.is_silent and template.top is self.top else None
-
-    def _changed(self, template: Template, text: str, ops: list[Op], out: list[bytes]) -> None:
-        """Emit chunks for a chunk that fits a template, whose text gave other operations."""
+        if not (shown or text):
+            return b"" if template.choice.message.calls else raw  # empty content is not emitted after calls
+        if not shown and template.is_silent and template.top is self.top:
+            return b""
         template.complete()
-        part = template.part
+        part, out = template.part, list[bytes]()
         news = self.turn_to(template.top)
         part.text, part.ops = text, ops
         self.put(part, out, frame=template.frame, news=news)
         ops.clear()
+        return b"".join(out)
 
-    def holds(self, event: ServerEvent, part: Part) -> bool:
+    def repeated(self, raw: bytes, template: Template, text: str, ops: list[Op], out: list[bytes], /) -> None:
+        if left := self.usual(raw, template, text, ops):
+            out.append(left)
+        self.top = template.top
+
+    def holds(self, event: ServerEvent, part: Part, /) -> bool:
         choice, begins = part.choice, self._held_for is None
         if not part.opens or (choice.has_role and begins):
             return False
@@ -289,7 +270,7 @@ class ChatEmitter:
         self.gate.wait()
         return True
 
-    def chunk(self, raw: bytes | None, parts: list[Part], out: list[bytes], *, news: bool) -> bool:
+    def chunk(self, raw: bytes | None, parts: list[Part], out: list[bytes], /, *, news: bool) -> bool:
         if raw is not None and all(part.unchanged for part in parts):
             out.append(raw)
             for part in parts:
@@ -300,12 +281,12 @@ class ChatEmitter:
             news = False
         return True
 
-    def comment(self, raw: bytes, out: list[bytes]) -> None:
+    def unread(self, raw: bytes, out: list[bytes], /, *, comment: bool = False) -> None:  # noqa: ARG002 - both are sent
         out.append(raw)
 
-    beside = odd = comment
+    odd = unread
 
-    def counted(self, raw: bytes, usage: Any, top: Fields) -> None:  # noqa: ARG002 - the bytes have it
+    def counted(self, raw: bytes, usage: Any, top: Fields, /) -> None:  # noqa: ARG002 - the bytes have it
         self._usage_event = raw
         self.top = self.top or top
 
@@ -313,9 +294,9 @@ class ChatEmitter:
         choice, self._held_for = self._held_for, None
         if choice is None:
             return []
-        return self._with_null if choice.answer.message.calls else self._as_it_came
+        return self._with_null if choice.message.calls else self._as_it_came
 
-    def joined(self, out: list[bytes]) -> bytes:
+    def joined(self, out: list[bytes], /) -> bytes:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def end(self) -> bytes:
@@ -325,7 +306,7 @@ class ChatEmitter:
 
     # -- chunks --------------------------------------------------------------------------------------------------
 
-    def turn_to(self, top: Fields) -> bool:
+    def turn_to(self, top: Fields, /) -> bool:
         """Keep the head of this chunk. True when it holds something that the last one did not."""
         last, self.top = self.top, top
         return last is not top and any(
@@ -372,12 +353,12 @@ class ChatEmitter:
         if reason is not None:
             out.append(self._finish_chunk(fields, reason, choice))
 
-    def _finish_chunk(self, fields: Fields, reason: str, choice: Choice) -> bytes:
+    def _finish_chunk(self, fields: Fields, reason: str, choice: ChoiceAnswer) -> bytes:
         """An empty delta with the finish_reason."""
-        delta = {"content": ""} if choice.owes_content and not choice.answer.message.calls else {}
-        last = {**fields, "delta": delta, "finish_reason": reason, **choice.answer.stop_reason}
+        delta = {"content": ""} if choice.owes_content and not choice.message.calls else {}
+        last = {**fields, "delta": delta, "finish_reason": reason, **choice.stop_reason}
         body = {name: value for name, value in self.top.items() if name != "usage"}
-        return openai.event(openai.encode({**body, "choices": [last], **choice.answer.message.extras}))
+        return openai.event(openai.encode({**body, "choices": [last], **choice.message.extras}))
 
     # -- deltas --------------------------------------------------------------------------------------------------
 
@@ -482,7 +463,7 @@ class AnswerForm:
             return self._completion(answer, remarks)
         writer.in_use = True
         part = answer.messages[0][1]
-        end = said.finished(part.choice.answer, part.fields, part.reason or "")
+        end = said.finished(part.choice, part.fields, part.reason or "")
         for step in (said.opened(answer.top), *self._steps, *_in_order(part), end):
             writer.take(step)
         writer.end(answer.counted if answer.usage is None else answer.usage, remarks)
@@ -492,7 +473,7 @@ class AnswerForm:
         made: list[Fields] = []
         for given, part in answer.messages:
             message = openai.raw(self._message(given, part))
-            stop = {name: openai.raw(value) for name, value in part.choice.answer.stop_reason.items()}
+            stop = {name: openai.raw(value) for name, value in part.choice.stop_reason.items()}
             part.fields.setdefault("logprobs", openai.NULL)  # OpenAI's specification requires it
             made.append({**part.fields, "message": message, "finish_reason": openai.raw(part.reason), **stop})
         left_out = openai.missing(openai.new_head(self._chat.model, "chat.completion"), answer.top)

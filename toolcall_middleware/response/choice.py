@@ -33,6 +33,8 @@ from .outcome import LONGEST_PIECE, FinishedCall, first_of
 _MOST_CHOICES = 128
 """The most choices of an answer whose request asks for fewer (`n`); OpenAI's own limit. A reader takes about 9 KiB."""
 _FULL = "model_length"  # Mistral's word for a context that is full
+CALLS = ("tool_calls", "function_call")
+"""The fields of a delta or message that hold the backend's own calls."""
 CUT = frozenset({"length", "content_filter", _FULL})
 """The finish reasons of an answer that its model did not end."""
 _CALLED = frozenset({"tool_calls", "function_call"})
@@ -57,8 +59,8 @@ class ChoiceAnswer:
 
     __slots__ = (
         "_alone", "_channel", "_ended", "_make_native", "_opened", "_outer", "_parser", "_reasoning", "_see",
-        "_start", "_straight", "_tagged", "_waiting", "cut", "has_spoken", "inner", "lost", "message", "native",
-        "policy", "reads_native", "reads_reasoning", "thought", "thought_bytes",
+        "_start", "_straight", "_tagged", "_waiting", "cut", "finished", "has_role", "has_spoken", "inner", "lost",
+        "message", "native", "owes_content", "policy", "reads_native", "thought", "thought_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -83,7 +85,7 @@ class ChoiceAnswer:
         self._see = self.message.seen.see
         self._parser = parser
         self.thought = thought
-        """Finds the calls in a thought that is never closed; `watch` feeds it the reasoning field."""
+        """Finds the calls in a thought that is never closed; `read_reasoning` feeds it the reasoning field."""
         self._start = start
         self._tagged = False  # a tag of reasoning was read
         self._opened: bool | None = None
@@ -95,8 +97,6 @@ class ChoiceAnswer:
         """Their reader, once there is one."""
         self._reasoning = None if in_thoughts is None else ReasoningReader(in_thoughts)
         self._channel = None if in_thoughts is None else ReasoningReader(in_thoughts)
-        self.reads_reasoning = in_thoughts is not None
-        """Whether calls are read in the reasoning field; then `take_reasoning` comes first."""
         self._alone = in_thoughts is None  # only the text may hold calls so far
         self._straight = policy.is_straight  # text is emitted unchanged
         self._ended = False
@@ -108,7 +108,15 @@ class ChoiceAnswer:
         self.has_spoken = False
         """The answer has text."""
         self.thought_bytes = 0
-        """Bytes of reasoning before any text (`watch`)."""
+        """Bytes of reasoning before any text (`read_reasoning`)."""
+        # What the client has received of the choice:
+        self.has_role = False
+        """Its role was emitted."""
+        self.finished = False
+        """Its finish_reason was emitted."""
+        self.owes_content = False
+        """Its empty content was emitted as null, because calls could follow. Where none follow, the finish_reason's
+        chunk has the empty content."""
 
     # -- results -------------------------------------------------------------------------------------------------
 
@@ -185,25 +193,6 @@ class ChoiceAnswer:
         """The events of the backend's own calls without those that the middleware answers."""
         return events if self._outer is None else self._outer.take(events, cut=cut)
 
-    def take_reasoning(self, said: Fields, text: str) -> tuple[list[Op], Fields, bool]:
-        """Read the reasoning field of a delta or message whose content is `text`.
-
-        Returns the operations, the other fields, and whether the reasoning is emitted unchanged.
-        """
-        reader = self._reasoning
-        reasoning, names, rest = split_reasoning(said)
-        if reader is None or self.message.stopped or self._ended:
-            return [], rest, not reasoning
-        ops: list[Op] = []
-        if reasoning:
-            field = self.policy.settings.reasoning_field
-            # Where that field already holds another text, each text keeps its own field.
-            self.message.reasoning_names = names if field is None or openai.read_text(rest.get(field)) else (field,)
-            ops = self._take(reader.feed(reasoning), Source.REASONING)
-        if text or any(openai.read_value(rest.get(name)) for name in ("tool_calls", "function_call")):
-            ops += self._take(reader.finish(), Source.REASONING)
-        return ops, rest, ops == ([ReasoningText(reasoning, names)] if reasoning else [])
-
     def wait_for_all(self) -> None:
         """Note that the whole answer arrives in one piece, before any of it is emitted."""
         if self._start is not None:
@@ -211,31 +200,43 @@ class ChoiceAnswer:
 
     # -- thoughts ------------------------------------------------------------------------------------------------
 
-    def watch(self, said: Fields, text: str) -> bool:
-        """See a delta or message with content `text` before it is read. Return whether it holds a separate thought.
+    def read_reasoning(self, said: Fields, text: str) -> tuple[list[Op], Fields, bool, bool]:
+        """Read the reasoning field of a delta or message before its content `text`.
 
-        A thought in the reasoning field is separate from those in the text; the backend's own calls end it. Not called
-        for each piece of text: after the first, another piece changes nothing here.
+        Returns the operations, the fields that are passed on, whether these are the delta's reasoning unchanged, and
+        whether the delta holds a thought beside its text. Such a thought is separate from those in the text; the
+        backend's own calls end it. Not called for each piece of text: after the first, another piece changes nothing.
         """
         self.has_spoken = self.has_spoken or bool(text) or openai.is_odd_content(said)
-        reads = self.thought is not None or self._start is not None
-        if self.has_spoken and not reads:
-            return False
-        reasoning, _, _ = split_reasoning(said)
+        reader, follows = self._reasoning, self.thought is not None or self._start is not None
+        if self.has_spoken and not follows and reader is None:
+            return [], said, True, False
+        reasoning, names, rest = split_reasoning(said)
         if not self.has_spoken:
             self.thought_bytes += len(reasoning.encode("utf-8", "replace"))
-        if not reads:
-            return False
-        if reasoning:
+        if follows and reasoning:
             if self._start is not None:
                 self._start.skip()
             self._tagged = True
             if self.thought is not None:
                 self.thought.feed(reasoning)
-        if self.thought is not None and self.thought.is_open:
-            if any(openai.read_value(said.get(name)) for name in ("tool_calls", "function_call")):
-                self._ignore(self.thought.close())
-        return bool(reasoning)
+        open_ = reader is not None or (self.thought is not None and self.thought.is_open)
+        calls = open_ and any(openai.read_value(said.get(name)) for name in CALLS)
+        if calls and self.thought is not None:
+            self._ignore(self.thought.close())
+        if reader is None:
+            return [], said, True, follows and bool(reasoning)
+        if self.message.stopped or self._ended:
+            return [], rest, not reasoning, bool(reasoning)
+        ops: list[Op] = []
+        if reasoning:
+            field = self.policy.settings.reasoning_field
+            # Where that field already holds another text, each text keeps its own field.
+            self.message.reasoning_names = names if field is None or openai.read_text(rest.get(field)) else (field,)
+            ops = self._take(reader.feed(reasoning), Source.REASONING)
+        if text or calls:
+            ops += self._take(reader.finish(), Source.REASONING)
+        return ops, rest, ops == ([ReasoningText(reasoning, names)] if reasoning else []), bool(reasoning)
 
     def _follow(self, events: list[Event]) -> None:
         """Follow where the text's events begin, continue and end a thought."""
@@ -430,11 +431,10 @@ class OpenThought:
     found in it are held until then.
     """
 
-    __slots__ = ("_calls", "_full", "_make_parser", "_open", "_parser", "_pieces", "_size", "is_open")
+    __slots__ = ("_calls", "_full", "_open", "_pieces", "_reader", "_size", "is_open")
 
     def __init__(self, make_parser: Callable[[], StreamParser]) -> None:
-        self._make_parser = make_parser
-        self._parser: StreamParser | None = None
+        self._reader = ReasoningReader(make_parser)
         self._pieces: list[str] = []  # text that is not read yet
         self._calls: list[Event] = []  # events of complete calls
         self._open: list[Event] = []  # events of the open call
@@ -465,20 +465,15 @@ class OpenThought:
         """Close the thought. Return the names of the calls in it, which do not count."""
         if not self.is_open:
             return []
-        self._read()
-        if self._parser is not None:
-            self._take(self._parser.finish(cut=True))
-        names = [event.name for event in self._calls if type(event) is CallStart]
-        self._parser, self._full, self.is_open = None, False, False
-        self._drop()
+        names = [event.name for event in self.finish(cut=True) if type(event) is CallStart]
+        self._full = False
         return names
 
     def finish(self, *, cut: bool) -> list[Event]:
         """End the answer. Return the complete calls of an open thought. cut: the model did not end it itself."""
         self._read()
-        parser, self._parser, self.is_open = self._parser, None, False
-        if parser is not None:
-            self._take(parser.finish(cut=cut))
+        self.is_open = False
+        self._take(self._reader.finish(cut=cut))
         calls = self._calls
         self._drop()
         return calls
@@ -488,9 +483,7 @@ class OpenThought:
         text = "".join(self._pieces)
         self._pieces.clear()
         if text and not self._full:
-            if self._parser is None:
-                self._parser = self._make_parser()
-            self._take(self._parser.feed(text))
+            self._take(self._reader.feed(text))
 
     def _take(self, events: list[Event]) -> None:
         for event in events:
@@ -510,7 +503,8 @@ class OpenThought:
                     self._calls.append(event)
                     self._size += len(raw) + _PER_CALL
         if self._size > MAX_KEPT:
-            self._full, self._parser = True, None
+            self._full = True
+            self._reader.finish()
             self._drop()
 
     def _drop(self) -> None:

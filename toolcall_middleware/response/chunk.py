@@ -8,7 +8,6 @@ the text is decoded as JSON, and its output goes between bytes that were encoded
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,32 +20,17 @@ from ..usage.meter import ENDED, UsageMeter
 from ..wire import openai
 from ..wire.openai import Fields, Frame, with_plain_content
 from ..wire.sse import ServerEvent
-from .choice import AnswerOutcome, ChoiceAnswer
+from .choice import CALLS, AnswerOutcome, ChoiceAnswer
 
-CALLS = ("tool_calls", "function_call")
 _NO_CALLS = (b"null", b"[]")
 _OWN_FIELDS = frozenset({"index", "delta", "finish_reason"})
 _SILENT = frozenset({"role", "content", "tool_calls", "function_call"})
 
 
-@dataclass(slots=True)
-class Choice:
-    """A choice of the stream, and what the client has received of it so far."""
-
-    answer: ChoiceAnswer
-    has_role: bool = False
-    """Its role was emitted."""
-    finished: bool = False
-    """Its finish_reason was emitted."""
-    owes_content: bool = False
-    """Its empty content was emitted as null, because calls could follow. Where none follow, the finish_reason's chunk
-    has the empty content."""
-
-
 class Part(msgspec.Struct):
     """One choice of a chunk, as read."""
 
-    choice: Choice
+    choice: ChoiceAnswer
     fields: Fields
     delta: Fields
     text: str
@@ -82,7 +66,7 @@ class Choices:
         self._usage = usage
         self._expected = expected
         self._counts = usage.listens
-        self.by_index: dict[int, Choice] = {}
+        self.by_index: dict[int, ChoiceAnswer] = {}
         self.goes_on = False
         """This answer continues an earlier one of the backend's, with which the client's answer began."""
         self.patience = 0
@@ -92,24 +76,19 @@ class Choices:
     # -- progress ------------------------------------------------------------------------------------------------
 
     @property
-    def answers(self) -> list[ChoiceAnswer]:
-        """The readers of the choices."""
-        return [choice.answer for choice in self.by_index.values()]
-
-    @property
     def outcome(self) -> AnswerOutcome:
         """The outcome of all choices so far."""
-        return AnswerOutcome.of(self.answers)
+        return AnswerOutcome.of(self.by_index.values())
 
     @property
     def calls(self) -> int:
         """The number of calls of all choices so far."""
-        return sum(answer.message.calls for answer in self.answers)
+        return sum(choice.message.calls for choice in self.by_index.values())
 
     @property
     def asked(self) -> bool:
         """Whether the model waits for a result from the middleware."""
-        return any(answer.asked is not None for answer in self.answers)
+        return any(choice.asked is not None for choice in self.by_index.values())
 
     @property
     def begun(self) -> bool:
@@ -129,15 +108,15 @@ class Choices:
     @property
     def all_called(self) -> bool:
         """Whether there are choices, and each has a call."""
-        return bool(self.by_index) and all(answer.message.calls for answer in self.answers)
+        return bool(self.by_index) and all(choice.message.calls for choice in self.by_index.values())
 
     @property
     def stopped(self) -> bool:
         """Whether the rest of the answer is not needed, because calls or stop strings ended it."""
         choices = self.by_index.values()
         for choice in choices:
-            if choice.answer.message.stopped:
-                return self.all_begun and all(other.answer.message.stopped or other.finished for other in choices)
+            if choice.message.stopped:
+                return self.all_begun and all(other.message.stopped or other.finished for other in choices)
         return False
 
     def end_after_event(self, received_all: bool) -> bool:  # noqa: FBT001 - called for each event
@@ -153,13 +132,13 @@ class Choices:
         """The `choices` of a chunk that ends the choice with the calls whose text is in the backend's error; None where
         the error has none, or where other calls have begun.
         """
-        read, answers = self.read_unparsed, self.answers
-        if read is None or len(answers) != 1 or self.all_finished:
+        read = self.read_unparsed
+        if read is None or len(self.by_index) != 1 or self.all_finished:
             return None
         unparsed = unparsed_calls(error, read, spoken=True)
-        native = answers[0].native
-        begun = [] if native is None else native.seen
-        if unparsed is None or (not begun and answers[0].message.calls):
+        index, choice = next(iter(self.by_index.items()))
+        begun = [] if choice.native is None else choice.native.seen
+        if unparsed is None or (not begun and choice.message.calls):
             return None
         delta: dict[str, Any] = {"content": unparsed.text}
         if begun:
@@ -168,7 +147,7 @@ class Choices:
                 return None
             delta = {"tool_calls": entries}
         self.salvaged = True
-        return openai.raw([{"index": next(iter(self.by_index)), "delta": delta, "finish_reason": "stop"}])
+        return openai.raw([{"index": index, "delta": delta, "finish_reason": "stop"}])
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -182,7 +161,6 @@ class Choices:
         choice = self._choice(index, broken)
         if choice.finished:
             return None
-        answer = choice.answer
         delta = openai.read_object(fields.get("delta"))
         if delta is None:
             unchanged, delta = False, {}
@@ -197,15 +175,15 @@ class Choices:
         # Some engines send an empty finish_reason until the end.
         reason = stated = openai.read_text(fields.get("finish_reason")) or None
         if broken is not None:
-            answer.message.fault, reason = broken, None
+            choice.message.fault, reason = broken, None
         elif stated is not None:
             reason = self._finish(part, stated)
-            if answer.message.fault is None and answer.asked is None:
+            if choice.message.fault is None and choice.asked is None:
                 choice.finished = True
             else:
                 reason = None
         part.unchanged = part.unchanged and reason == stated
-        if reason is not None and (answer.message.extras or answer.stop_reason or (part.text and answer.message.calls)):
+        if reason is not None and (choice.message.extras or choice.stop_reason or (part.text and choice.message.calls)):
             part.unchanged = False  # after calls, the delta with the finish_reason is empty
         if not choice.has_role and openai.is_null(part.delta.get("role")):
             part.unchanged = False
@@ -221,67 +199,63 @@ class Choices:
         """Read a choice of a non-streaming answer with content `text`. Raises ToolCallError where it has a fault."""
         broken = openai.broken_choice(fields)
         choice = self._choice(index, broken)
-        choice.answer.wait_for_all()
+        choice.wait_for_all()
         part = Part(choice, fields, message, text, [], None, unchanged=False, index=index)
         self._take(part)
         part.reason = self._finish(part, openai.read_text(fields.get("finish_reason")) or None)
         for op in part.ops:
             if type(op) is ReasoningText and not op.names:
                 self._usage.thought(op.text, index)
-        if choice.answer.message.fault is not None:
-            raise choice.answer.message.fault
+        if choice.message.fault is not None:
+            raise choice.message.fault
         return part
 
     def _take(self, part: Part) -> None:
         """Read the delta or message of a part. `part.delta` keeps the fields that are passed on."""
-        answer, delta, text = part.choice.answer, part.delta, part.text
+        choice, delta, text = part.choice, part.delta, part.text
         if self._counts:
             part.beside = self._usage.wrote_beside(delta, part.index)
             if text:
                 self._usage.wrote(text, part.index)
-        part.beside = answer.watch(delta, text) or part.beside
-        reasoning: list[Op] = []
-        if answer.reads_reasoning:
-            reasoning, rest, same = answer.take_reasoning(delta, text)
-            if rest is not delta:
-                part.may_repeat = False  # the next chunk may have content, which ends the reasoning
-                part.beside, delta = True, rest
-            part.unchanged = part.unchanged and same
+        reasoning, rest, same, beside = choice.read_reasoning(delta, text)
+        if rest is not delta:
+            part.may_repeat = False  # the next chunk may have content, which ends the reasoning
+        delta, part.beside, part.unchanged = rest, part.beside or beside, part.unchanged and same
         calls: list[Any] = []
-        if answer.reads_native and ("tool_calls" in delta or "function_call" in delta):
-            calls, delta = take_calls(delta, asked=answer.policy.native)
-        ops = answer.feed_both(text, calls) if calls else answer.feed(text) if text else []
+        if choice.reads_native and ("tool_calls" in delta or "function_call" in delta):
+            calls, delta = take_calls(delta, asked=choice.policy.native)
+        ops = choice.feed_both(text, calls) if calls else choice.feed(text) if text else []
         shown = [op for op in ops if type(op) is not CallClosed]
         part.unchanged = part.unchanged and not calls and shown == ([Content(text)] if text else [])
         part.delta, part.ops = delta, reasoning + ops
 
     def _finish(self, part: Part, stated: str | None) -> str:
         """End the choice of a part. stated: the backend's finish_reason. Returns the true one."""
-        last, reason = part.choice.answer.finish(stated)
+        last, reason = part.choice.finish(stated)
         part.ops += last
         part.unchanged = part.unchanged and all(type(op) is CallClosed for op in last)
         if stated in ENDED:
             self._usage.ended()
         return reason
 
-    def _choice(self, index: int, broken: ToolCallError | None) -> Choice:
+    def _choice(self, index: int, broken: ToolCallError | None) -> ChoiceAnswer:
         """The choice of this index, created where it is new. Raises `broken` for a new one."""
         choice = self.by_index.get(index)
         if choice is None:
             if broken is not None:
                 raise broken
-            choice = self.by_index[index] = Choice(self._make_choice(), has_role=self.goes_on)
+            choice = self.by_index[index] = self._make_choice()
+            choice.has_role = self.goes_on
         return choice
 
-    def _empty(self, choice: Choice, delta: Fields, *, silent: bool) -> tuple[Fields, bool]:
+    def _empty(self, choice: ChoiceAnswer, delta: Fields, *, silent: bool) -> tuple[Fields, bool]:
         """Return a delta with empty content, changed if need be, and whether it may open an answer.
 
         silent: the part has nothing else. After calls no empty content is emitted; an answer of calls alone has null.
         """
-        answer = choice.answer
-        if answer.message.calls:
+        if choice.message.calls:
             return {name: value for name, value in delta.items() if name != "content"}, False
-        if not silent or not answer.policy.chat.offers_tools:
+        if not silent or not choice.policy.chat.offers_tools:
             return delta, False
         if self._expected > 1 and not choice.has_role:
             # With several choices, none is held until another one has text.
@@ -295,9 +269,9 @@ class Choices:
         lost: the backend disconnected, and the choice is not finished. failed: why the answer cannot continue.
         """
         choice = self.by_index[index]
-        ops, reason = choice.answer.finish(None, lost=lost)
-        failed = choice.answer.message.fault or failed
-        choice.finished = not lost and failed is None and choice.answer.asked is None
+        ops, reason = choice.finish(None, lost=lost)
+        failed = choice.message.fault or failed
+        choice.finished = not lost and failed is None and choice.asked is None
         stated = reason if choice.finished else None
         return Part(choice, {"index": openai.raw(index)}, {}, "", ops, stated, unchanged=False, index=index), failed
 
@@ -386,7 +360,6 @@ class Template:
         self._middle = slice(len(around[0]), -len(around[1]))
         self.part = part
         self.choice = part.choice
-        self.answer = part.choice.answer
         self.index = part.index
         self.top = top
 

@@ -20,7 +20,7 @@ from ..model import ToolSet
 from ..observe.json_log import log_event
 from ..parsing.events import CallEnd
 from ..parsing.sink import Gathered
-from ..parsing.values.json_reader import decode
+from ..parsing.values.json_reader import decoded
 from ..parsing.values.typing import Coercion
 
 _log = logging.getLogger("toolcall_middleware")
@@ -121,29 +121,21 @@ def malformed_text(event: CallEnd, made: str) -> str:
     if event.complete and not event.repaired and made.lstrip().startswith("{"):
         return ""
     written = event.written
-    value = _read(written)
+    value = decoded(written)
     if value is None and not event.complete:
         value = _read_cut_string(written)
     if isinstance(value, str):
         written = value
-        value = _read(value)
+        value = decoded(value)
     # A valid object needed no repair: the fault was around it.
     return "" if event.complete and isinstance(value, dict) else written
-
-
-def _read(text: str) -> Any:
-    """`text` decoded as JSON; None where it is not JSON."""
-    try:
-        return decode(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _read_cut_string(text: str) -> Any:
     """The value of the beginning of a JSON string, without a partial escape at its end; None for other text."""
     if not text.startswith('"'):
         return None
-    return next(filter(None, (_read(f'{text[: len(text) - cut]}"') for cut in range(_ESCAPE))), None)
+    return next(filter(None, (decoded(f'{text[: len(text) - cut]}"') for cut in range(_ESCAPE))), None)
 
 
 class CallReport:

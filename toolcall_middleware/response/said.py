@@ -31,7 +31,7 @@ from ..wire.openai import Fields
 from ..wire.sse import ServerEvent
 from .choice import ChoiceAnswer
 from .chunk import Part, Template
-from .stream import Gate
+from .stream import Emitter, Gate
 
 _PIECES = frozenset({Content, Arguments})
 _LATEST = 1 << 40  # seconds since 1970: a larger number is not a time
@@ -81,20 +81,16 @@ def finished(answer: ChoiceAnswer, fields: Fields, reason: str) -> Finished:
     return Finished(reason, matched, answer.message.extras)
 
 
-class StepEmitter:
-    """Gives an `AnswerWriter` the steps of an answer: those of its first choice. See `Emitter` (stream.py)."""
+class StepEmitter(Emitter[Step]):
+    """Gives an `AnswerWriter` the steps of an answer: those of its first choice."""
 
     def __init__(self, usage: UsageMeter, gate: Gate[Step], writer: AnswerWriter) -> None:
-        self.gate = gate
-        self.top: Fields = {}
-        self.opens = False
-        self.fault: ToolCallError | None = None
-        self._usage = usage
+        super().__init__(usage, gate)
         self._writer = writer
         self._own_usage: Any = None  # the backend's, as a value
         self._opened = False
 
-    def turn_to(self, top: Fields) -> bool:
+    def turn_to(self, top: Fields, /) -> bool:
         self.top = top
         return False
 
@@ -125,15 +121,13 @@ class StepEmitter:
             steps: list[Step] = []
             say(part.delta, part.ops, steps)
             if part.reason is not None:
-                steps.append(finished(part.choice.answer, part.fields, part.reason))
+                steps.append(finished(part.choice, part.fields, part.reason))
             self._put(part.index, steps, out, begins=not openai.is_null(part.delta.get("role")))
         return is_silent(parts[0].delta) if parts else False
 
-    def comment(self, _raw: bytes, out: list[Step], /) -> None:
-        out.append(Alive())
-
-    def beside(self, _raw: bytes, _out: list[Step], /) -> None:
-        pass
+    def unread(self, _raw: bytes, out: list[Step], /, *, comment: bool = False) -> None:
+        if comment:
+            out.append(Alive())
 
     def odd(self, _raw: bytes, _out: list[Step], /) -> None:
         self.fault = ToolCallError("upstream_error", "A chunk of the answer is no JSON.")
@@ -141,10 +135,7 @@ class StepEmitter:
     def counted(self, _raw: bytes, usage: Any, _top: Fields, /) -> None:
         self._own_usage = usage
 
-    def opening(self) -> list[Step]:
-        return []
-
-    def joined(self, out: list[Step]) -> bytes:
+    def joined(self, out: list[Step], /) -> bytes:
         try:
             for step in out:
                 self._writer.take(step)

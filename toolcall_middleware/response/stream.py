@@ -19,7 +19,7 @@ from ..wire import openai
 from ..wire.openai import Fields
 from ..wire.sse import EventReader, LineEnds, ServerEvent, TooLargeError
 from .choice import ChoiceAnswer
-from .chunk import Choice, Choices, ChunkHead, Part, Template, speaks, template_of
+from .chunk import Choices, ChunkHead, Part, Template, speaks, template_of
 
 _COMMENT = b":\n\n"
 """Replaces an event with empty data, which keeps a connection alive: SDKs would read that data as JSON."""
@@ -27,17 +27,13 @@ Item = TypeVar("Item")
 _SIZE = 64  # bytes of a step besides its text, about
 
 
-class Hold(enum.Enum):
+class Hold(enum.Flag):
     """What must arrive before anything is emitted. Until then the answer can be refused or retried."""
 
-    NOTHING = "nothing"
-    SPEECH = "speech"  # something that a client shows: more than a role
-    END = "end"  # the end of the answer: any of its calls may be refused, and then all of it is tried again
-    CALL = "call"  # a call in each choice
-    CALLED = "called"  # both
-
-
-_FOR_CALLS = frozenset({Hold.CALL, Hold.CALLED})
+    NOTHING = 0
+    SPEECH = enum.auto()  # something that a client shows: more than a role
+    END = enum.auto()  # the end of the answer: any of its calls may be refused, and then all of it is tried again
+    CALL = enum.auto()  # a call in each choice
 
 
 def hold_for(
@@ -51,7 +47,7 @@ def hold_for(
     # Where no tools are offered, no call can be refused.
     retries = checked or (settings.validate_arguments == "retry" and chat.offers_tools)
     if chat.choice.must_call or must_call:
-        return Hold.CALLED if retries else Hold.CALL
+        return Hold.CALL | Hold.END if retries else Hold.CALL
     if retries:
         return Hold.END
     policies = (settings.malformed_arguments, settings.unknown_tool, settings.allowlist_mode)
@@ -76,17 +72,8 @@ class Gate(Generic[Item]):
     """
 
     __slots__ = (
-        "_hold",
-        "_kept",
-        "_limit",
-        "_mark",
-        "_size",
-        "_size_of",
-        "is_open",
-        "needs_words",
-        "said",
-        "waits_for_speech",
-    )
+        "_hold", "_kept", "_limit", "_mark", "_size", "_size_of", "is_open", "needs_words", "said", "waits_for_speech",
+    )  # fmt: skip
 
     def __init__(self, hold: Hold, limit: int | None, size: Callable[[Item], int]) -> None:
         self._hold = hold
@@ -107,7 +94,7 @@ class Gate(Generic[Item]):
     @property
     def outlasts_end(self) -> bool:
         """Whether the gate stays closed at the end of the answer."""
-        return not self.is_open and (self._hold in _FOR_CALLS or (self.needs_words and not self.said))
+        return not self.is_open and (Hold.CALL in self._hold or (self.needs_words and not self.said))
 
     def release(self) -> list[Item]:
         """Open the gate and return all held items."""
@@ -136,19 +123,13 @@ class Gate(Generic[Item]):
         over: the stream has ended. all_there: each requested choice has begun. all_called: each choice that has begun
         has a call.
         """
-        if self.needs_words and not self.said:
-            return []
-        match self._hold:
-            case Hold.NOTHING:
-                self.is_open = True
-            case Hold.SPEECH:
-                self.is_open = self.said or (all_there and over)
-            case Hold.END:
-                self.is_open = over
-            case Hold.CALL:
-                self.is_open = all_there and all_called
-            case Hold.CALLED:
-                self.is_open = over and all_called
+        hold = self._hold
+        self.is_open = not (
+            (self.needs_words and not self.said)
+            or (Hold.SPEECH in hold and not (self.said or (all_there and over)))
+            or (Hold.END in hold and not over)
+            or (Hold.CALL in hold and not (all_there and all_called))
+        )
         return self.release() if self.is_open else []
 
 
@@ -161,8 +142,12 @@ class Emitter(Protocol[Item]):
 
     gate: Gate[Item]
     top: Fields
-    opens: bool
-    fault: ToolCallError | None
+    opens: bool = False
+    fault: ToolCallError | None = None
+    _usage: UsageMeter
+
+    def __init__(self, usage: UsageMeter, gate: Gate[Item]) -> None:
+        self.gate, self.top, self._usage = gate, {}, usage
 
     def turn_to(self, top: Fields, /) -> bool:
         """Keep the fields of a chunk. True when they hold something that the last chunk did not."""
@@ -183,11 +168,8 @@ class Emitter(Protocol[Item]):
         raw: the bytes of the chunk, where all of its choices were read.
         """
 
-    def comment(self, raw: bytes, out: list[Item], /) -> None:
-        """Emit an event that keeps the connection alive."""
-
-    def beside(self, raw: bytes, out: list[Item], /) -> None:
-        """Emit a chunk without choices."""
+    def unread(self, raw: bytes, out: list[Item], /, *, comment: bool = False) -> None:
+        """Emit an event without choices: one that keeps the connection alive (`comment`), or another chunk."""
 
     def odd(self, raw: bytes, out: list[Item], /) -> None:
         """Emit an event whose data is not JSON."""
@@ -197,6 +179,7 @@ class Emitter(Protocol[Item]):
 
     def opening(self) -> list[Item]:
         """Return the held items that open the answer, once they may be emitted."""
+        return []
 
     def joined(self, out: list[Item], /) -> bytes:
         """Return the bytes of items to emit."""
@@ -291,7 +274,7 @@ class StreamRewriter:
         # Nearly every engine sends one event per message, and the event is like the one before.
         if self._counts:
             self._usage.wrote(text, template.index)
-        answer = template.answer
+        answer = template.choice
         ops = answer.feed(text)
         if not answer.message.stopped:
             left = self._emit.usual(data, template, text, ops)
@@ -342,7 +325,7 @@ class StreamRewriter:
         lost = (cut or not self.complete) and not stopped
         for index, choice in choices.by_index.items():
             if not choice.finished:
-                part, fault = choices.end(index, lost=lost and not choice.answer.message.stopped, failed=self.failed)
+                part, fault = choices.end(index, lost=lost and not choice.message.stopped, failed=self.failed)
                 if fault is not None:
                     self._fail(fault)
                 self._gate.said = self._gate.said or self._says(part)
@@ -382,7 +365,7 @@ class StreamRewriter:
             self._fail(self._emit.fault)
         return left
 
-    def _after(self, choice: Choice) -> None:
+    def _after(self, choice: ChoiceAnswer) -> None:
         """Handle an event that stopped its choice."""
         self.ended |= self.choices.end_after_event(self._read_all)
         self._blame(choice)
@@ -396,10 +379,10 @@ class StreamRewriter:
         self.failed, self.ended = error, True
         self._end_events()
 
-    def _blame(self, choice: Choice) -> None:
+    def _blame(self, choice: ChoiceAnswer) -> None:
         """A fault of the model that a setting makes an error ends the whole answer."""
-        if choice.answer.message.fault is not None:
-            self._fail(choice.answer.message.fault)
+        if choice.message.fault is not None:
+            self._fail(choice.message.fault)
 
     # -- events in -----------------------------------------------------------------------------------------------
 
@@ -411,7 +394,7 @@ class StreamRewriter:
             # Without a colon it is the beginning of a field name, where a stream broke off.
             if b":" in event.raw or not event.raw.strip():
                 self._gate.said = True  # a comment keeps the connection alive: it must not be held
-                self._emit.comment(event.raw, out)
+                self._emit.unread(event.raw, out, comment=True)
             return
         last = self._last
         if last is not None and (text := last.text_of(event.raw)) is not None:
@@ -419,7 +402,7 @@ class StreamRewriter:
             return
         if not data.strip():
             self._gate.said = True
-            self._emit.comment(_COMMENT, out)
+            self._emit.unread(_COMMENT, out, comment=True)
             return
         if data.strip() == b"[DONE]":
             self._flush_odd(out)
@@ -462,7 +445,7 @@ class StreamRewriter:
         choices = openai.read_objects(top.get("choices"))
         if not choices:
             if not counted:
-                emit.beside(event.raw, out)
+                emit.unread(event.raw, out)
             elif good and choices is not None:
                 emit.counted(event.raw, usage, top)  # emitted at the end of the stream, wherever it arrives
             else:
@@ -494,8 +477,8 @@ class StreamRewriter:
             return
         if self._counts:
             self._usage.wrote(text, template.index)
-        ops = template.answer.feed(text)
+        ops = template.choice.feed(text)
         self._gate.said = self._gate.said or bool(ops) or speaks(template.part)
         self._emit.repeated(raw, template, text, ops, out)
-        if template.answer.message.stopped:
+        if template.choice.message.stopped:
             self._after(template.choice)
