@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from . import chunks, delay, flood, goldens, hostile, imports, parsers, plot, report, requests, streams
+from . import chunks, delay, flood, hostile, imports, parsers, plot, report, requests
 from .report import Table
 
 BENCHMARKS: dict[str, Callable[..., Table]] = {
@@ -13,9 +13,7 @@ BENCHMARKS: dict[str, Callable[..., Table]] = {
     "faces": chunks.faces,
     "formats": chunks.formats,
     "parsers": parsers.run,
-    "goldens": goldens.run,
     "growth": flood.growth,
-    "streams": streams.run,
     "delay": delay.run,
     "first-call": delay.first_call,
     "requests": requests.run,

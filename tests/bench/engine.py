@@ -10,7 +10,6 @@ Exit code 0 where all of it holds, 1 where something does not, 2 where nothing c
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -23,19 +22,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from starlette.types import Message, Receive, Scope, Send
 
-from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.cli.demo.checks import schema_check
-from toolcall_middleware.cli.faces.answers import Received, read_answer
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
+from toolcall_middleware.cli.faces.answers import Received
 
+from .asking import Asker, asker
 from .questions import QUESTIONS, TOOLS
 from .report import Table, machine, only_defaults
+from .report import parser as parser_of
 
 _MOST_TOKENS = 200
 _MOST_SHOWN = 5
-_SECONDS = 300.0
 _EVERY = 12  # questions between two poisoned ones
 _CONSTRAINTS = ("response_format", "structured_outputs", "grammar")
 _NAMED = {"type": "function", "function": {"name": "get_weather"}}
@@ -59,42 +56,6 @@ POISON: dict[str, dict[str, Any]] = {
         },
     },
 }
-
-
-class Watched:
-    """The engine, as an app; what it is asked is noted, and how it answered."""
-
-    def __init__(self, url: str, key: str | None) -> None:
-        self._app = Forwarder(url, Settings(upstream_key=key, upstream_timeout=_SECONDS, upstream_retries=0))
-        self.asked: list[tuple[dict[str, Any], int]] = []
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = b""
-
-        async def noted() -> Message:
-            nonlocal body
-            message = await receive()
-            body += message.get("body", b"")
-            return message
-
-        async def told(message: Message) -> None:
-            if message["type"] == "http.response.start" and body:
-                self.asked.append((json.loads(body), message["status"]))
-            await send(message)
-
-        await self._app(scope, noted, told)
-
-    async def close(self) -> None:
-        """Close its connections."""
-        asked = iter(("lifespan.startup", "lifespan.shutdown"))
-
-        async def receive() -> Message:
-            return {"type": next(asked)}
-
-        async def send(message: Message) -> None:
-            pass
-
-        await self._app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
 
 
 @dataclass(slots=True)
@@ -132,51 +93,36 @@ class Results:
         return table
 
 
-class Engine:
-    """One engine, asked through the middleware as its clients would ask."""
-
-    def __init__(self, client: httpx.AsyncClient, backend: Watched, model: str) -> None:
-        self._client = client
-        self.backend = backend
-        self._model = model
-
-    async def ask(self, question: str, *, stream: bool, client: str = "alice", **fields: Any) -> Received:
-        """One request. client: whose."""
-        body: dict[str, Any] = {
-            "model": self._model, "messages": [{"role": "user", "content": question}], "temperature": 0,
-            "max_tokens": _MOST_TOKENS, "stream": stream, **fields,
-        }  # fmt: skip
-        if stream:
-            body["stream_options"] = {"include_usage": True}
-        headers = {"authorization": f"Bearer {client}"}
-        response = await self._client.post("/chat/completions", json=body, headers=headers)
-        return read_answer(
-            "chat",
-            response.content,
-            status=response.status_code,
-            streamed=stream,
-            content_type=response.headers["content-type"],
-        )
-
-
 @asynccontextmanager
 async def _engine(url: str, key: str | None, model: str | None, settings: dict[str, Any]) -> AsyncIterator[Engine]:
-    backend = Watched(url, key)
-    app = ToolCallMiddleware(backend, **settings)
-    transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://app/v1", timeout=_SECONDS) as client:
-        try:
-            if model is None:
-                listed = (await client.get("/models")).json()
-                model = str(listed["data"][0]["id"])
-            yield Engine(client, backend, model)
-        finally:
-            await backend.close()
+    async with asker(url, key, **settings) as asking:
+        if model is None:
+            model = str((await asking.client.get("/models")).json()["data"][0]["id"])
+        yield Engine(asking, model)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One engine, and its model."""
+
+    asker: Asker
+    model: str
+
+    @property
+    def asked(self) -> list[tuple[dict[str, Any], int]]:
+        """The requests that reached it."""
+        return self.asker.backend.asked
+
+    async def ask(self, question: str, *, stream: bool, **fields: Any) -> Received:
+        """One request."""
+        if stream:
+            fields["stream_options"] = {"include_usage": True}
+        return await self.asker.ask(question, model=self.model, max_tokens=_MOST_TOKENS, stream=stream, **fields)
 
 
 async def _required(engine: Engine, results: Results, wanted: str, question: str) -> bool:
     """One of the sixty. Whether its call is valid."""
-    before = len(engine.backend.asked)
+    before = len(engine.asked)
     stream = bool(results.asked % 2)
     answer = await engine.ask(question, stream=stream, tools=TOOLS, tool_choice="required")
     check = schema_check(answer, TOOLS)
@@ -184,7 +130,7 @@ async def _required(engine: Engine, results: Results, wanted: str, question: str
     results.valid += check.ok
     results.right += check.ok and {call.name for call in answer.calls} == {wanted}
     results.estimated += bool((answer.usage or {}).get("estimated"))
-    bodies = engine.backend.asked[before:]
+    bodies = engine.asked[before:]
     results.attempts += len(bodies)
     results.constrained += bool(bodies) and any(name in bodies[-1][0] for name in (*_CONSTRAINTS, "tools"))
     if not check.ok:
@@ -197,20 +143,16 @@ async def _required(engine: Engine, results: Results, wanted: str, question: str
 async def _poison(engine: Engine, results: Results, keyword: str, *, stream: bool) -> None:
     """A request of one client that the engine's grammar refuses, and what another one's is worth behind it."""
     tool = POISON[keyword]
-    answer = await engine.ask("Keep the tags.", stream=stream, client="mallory", tools=[tool], tool_choice="required")
+    answer = await engine.ask("Keep the tags.", stream=stream, key="mallory", tools=[tool], tool_choice="required")
     own = schema_check(answer, [tool])
     was_cut = answer.status == 200 and answer.finish_reason == "length"
     came = "a valid call" if own.ok else "a call" if answer.calls else "cut" if was_cut else f"status {answer.status}"
     # Whether it fits is checked where the engine refused the keyword; one that ignores it makes what it makes.
     clear = bool(answer.calls) or was_cut or (400 <= answer.status < 500 and answer.error is not None)
-    before = len(engine.backend.asked)
-    good = schema_check(await engine.ask(_ask(), stream=stream, tools=TOOLS, tool_choice="required"), TOOLS).ok
-    attempts = len(engine.backend.asked) - before
+    before = len(engine.asked)
+    good = schema_check(await engine.ask(_ASK, stream=stream, tools=TOOLS, tool_choice="required"), TOOLS).ok
+    attempts = len(engine.asked) - before
     results.poisoned.append((keyword, f"{came}, the next one's {attempts} attempts", clear and good and attempts == 1))
-
-
-def _ask() -> str:
-    return _ASK
 
 
 async def _ended(engine: Engine, results: Results) -> None:
@@ -222,8 +164,8 @@ async def _ended(engine: Engine, results: Results) -> None:
         "a stop string": {"tools": tools, "stop": [" the", "e"]},
     }
     for what, fields in ways.items():
-        whole = (await engine.ask(_ask(), stream=False, **fields)).usage or {}
-        streamed = (await engine.ask(_ask(), stream=True, **fields)).usage or {}
+        whole = (await engine.ask(_ASK, stream=False, **fields)).usage or {}
+        streamed = (await engine.ask(_ASK, stream=True, **fields)).usage or {}
         one, other = (
             f"{usage.get('prompt_tokens')} + {usage.get('completion_tokens')}"
             f"{' estimated' if usage.get('estimated') else ''}"
@@ -266,7 +208,7 @@ async def run(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.engine", description=__doc__.partition("\n")[0])
+    parser = parser_of("engine", __doc__)
     parser.add_argument("--url", required=True, help="the engine's address, /v1 included")
     parser.add_argument("--model", help="default: the first that it lists")
     parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the engine's key")

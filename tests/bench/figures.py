@@ -11,7 +11,6 @@ Without a name all three. A part that is not asked for stays as it is on the pag
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import io
 from collections.abc import Callable
@@ -72,7 +71,7 @@ def models(weights: list[str]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.figures", description="Measures for docs/figures.md.")
+    parser = report.parser("figures", __doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help="calls, cost, models; all by default")
     parser.add_argument("--weights", action="append", default=[], metavar="FILE.gguf", help="a model for `models`")
     given = parser.parse_args(arguments)

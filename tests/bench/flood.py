@@ -10,7 +10,6 @@ all families.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import hashlib
 import json
@@ -24,7 +23,7 @@ from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
 
-from . import material
+from . import material, report
 from .report import Table
 
 _PIECE = 16 * 1024
@@ -231,7 +230,7 @@ def hostile(*, smoke: bool) -> Table:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.flood", description="Answers without an end.")
+    parser = report.parser("flood", __doc__)
     parser.add_argument("--megabytes", type=float, default=100.0)
     given = parser.parse_args(arguments)
     table, good = run(megabytes=given.megabytes)

@@ -11,13 +11,13 @@ reach lines of the package that no other has reached. Its failures are told as `
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 
+from . import report
 from .fuzzed import asked, broken, conserved, cut, faces, guarded, inner, mutated, native, translated
 from .fuzzed.dice import Dice, FromBytes, Seeded
 from .fuzzed.told import describe
@@ -64,7 +64,7 @@ def run(one: Callable[[Dice], str], numbers: range, tell: Callable[[str], object
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.fuzz", description="Random exchanges.")
+    parser = report.parser("fuzz", __doc__)
     parser.add_argument("--kind", choices=["mixed", *KINDS], default="mixed")
     parser.add_argument("--count", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1, help="the first exchange is number SEED * 10,000,000")

@@ -28,11 +28,9 @@ from tests.formats.goldens import Case, formats, load
 from . import material
 from .published import readers
 from .readers import Reader, Tools, ours
-from .report import Table
 
 _SHAPE = re.compile(r"<[^<>\s\"=]{1,40}>|\[/?[A-Z_]+\]")
 """What a family's markers look like."""
-_ENGINES = ("vLLM", "SGLang")
 
 
 @dataclass(slots=True)
@@ -42,15 +40,6 @@ class Score:
     cases: int = 0
     right: Counter[str] = field(default_factory=Counter)
     """By the parser: `ours`, `auto`, an engine's name."""
-
-
-def run(*, smoke: bool) -> Table:
-    scores = score(limit=3 if smoke else None)
-    table = Table("Golden answers read right", ("cases", "ours, ours as auto, vLLM, SGLang"))
-    for name, family in scores.items():
-        row = [str(family.right[who]) if who in family.right else "-" for who in ("ours", "auto", *_ENGINES)]
-        table.add(name, str(family.cases), ", ".join(row))
-    return table
 
 
 def score(limit: int | None = None) -> dict[str, Score]:

@@ -6,7 +6,6 @@ than it may. `python -m tests.bench hostile-requests` shows the dearest requests
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import random
@@ -28,6 +27,7 @@ from toolcall_middleware.request.parse import one_reading
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 
+from . import report
 from .report import Table
 
 Work = Callable[[], object]
@@ -252,7 +252,7 @@ def _factor(name: str, sent: int, work: Work, size: int, *, tries: int = 1) -> f
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.hostile", description=__doc__)
+    parser = report.parser("hostile", __doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="the longest it may take (default: %(default)s)")
     end = time.monotonic() + parser.parse_args().seconds
     sizes = random.Random(1)

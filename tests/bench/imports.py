@@ -1,33 +1,12 @@
-"""Import time of the package over what it imports, and what the plug-in adds to the start of a server like vLLM's."""
+"""What the plug-in adds to the start of a server like vLLM's: import, middleware, and what is warmed beside it."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-from . import measure
 from .report import Table
 
-_LIST = """
-import sys
-before = set(sys.modules)
-import toolcall_middleware
-toolcall_middleware.ToolCallMiddleware
-print(*[name for name in sys.modules if name not in before and not name.startswith("toolcall_middleware")])
-"""
-_TIME = """
-import sys, time
-begin = time.perf_counter()
-for name in sys.argv[1:]:
-    try:
-        __import__(name)
-    except ImportError:
-        pass
-middle = time.perf_counter()
-import toolcall_middleware
-toolcall_middleware.ToolCallMiddleware
-print(middle - begin, time.perf_counter() - middle)
-"""
 # What vLLM's server has loaded by itself when it loads its middleware, as far as it is installed here.
 _OF_VLLM = (
     "asyncio openai pydantic starlette.applications starlette.requests msgspec httpx uvicorn jsonschema regex jinja2"
@@ -64,31 +43,14 @@ print(made - begin[0], time.perf_counter() - begin[0], time.process_time() - beg
 """
 
 
-def _python(code: str, *arguments: str) -> list[str]:
-    done = subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True)
-    return done.stdout.split()
-
-
 def run(*, smoke: bool) -> Table:
-    needed = _python(_LIST)
-
-    def once() -> tuple[float, float]:
-        others, own = map(float, _python(_TIME, *needed))
-        return others, own
-
-    times = [once() for _ in range(1 if smoke else 15)]
-    others, own = min(time[0] for time in times), min(time[1] for time in times)
-    table = Table("Import", ("ms", "x its dependencies"))
-    third = sorted({name.partition(".")[0] for name in needed} - set(sys.stdlib_module_names))
-    table.add(f"what it imports ({', '.join(third)} and the standard library)", f"{others * 1e3:.1f}")
-    table.add("toolcall_middleware itself", f"{own * 1e3:.1f}", f"{own / others:.2f}")
-    starts = [tuple(map(float, _python(_START, *_OF_VLLM.split()))) for _ in range(1 if smoke else 15)]
-    made, warm, cpu = (min(times) for times in zip(*starts, strict=True))
-    table.add("in a server that has vLLM's imports: import and middleware", f"{made * 1e3:.1f}", "", "<= 300")
-    table.add(
-        "... and what is warmed beside the start, in a thread", f"{warm * 1e3:.1f}", f"(CPU {cpu * 1e3:.0f})", "<= 300"
+    """The smallest of 15 starts of an interpreter."""
+    command = [sys.executable, "-c", _START, *_OF_VLLM.split()]
+    said = (subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(1 if smoke else 15))
+    made, warm, cpu = (
+        min(times) * 1e3 for times in zip(*(map(float, one.stdout.split()) for one in said), strict=True)
     )
+    table = Table("Start of a server that has vLLM's imports", ("ms", ""))
+    table.add("import and middleware", f"{made:.1f}", "", "<= 300")
+    table.add("... and what is warmed beside the start, in a thread", f"{warm:.1f}", f"(CPU {cpu:.0f})", "<= 300")
     return table
-
-
-__all__ = ["measure", "run"]

@@ -13,10 +13,7 @@ import asyncio
 import gc
 import json
 import resource
-import sys
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,14 +28,13 @@ from starlette.types import ASGIApp
 from toolcall_middleware import ToolCallMiddleware
 
 from . import material, report
-from .middle import free_port, running
+from .middle import many_files, server, stream
 from .report import Table
 
 _PAUSE = 0.25
 _WARM = 20  # streams before those that are measured
 _STALL = 1.0  # seconds that a stream may stand still beyond the baseline's worst
 _MEMORY = 64 * 1024  # bytes a stream beyond the baseline's
-_HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 
 
 # -- the server ----------------------------------------------------------------------------------------------------
@@ -72,14 +68,6 @@ def _app(*, wrapped: bool) -> ASGIApp:
     return ToolCallMiddleware(app, format="hermes") if wrapped else app
 
 
-@contextmanager
-def _server(*, wrapped: bool) -> Iterator[int]:
-    port = free_port()
-    command = [sys.executable, "-m", "tests.bench.load", "--serve", str(port), *(["--wrapped"] if wrapped else [])]
-    with running(command, port):
-        yield port
-
-
 def _ask_memory(port: int) -> dict[str, int]:
     answer: dict[str, int] = httpx.get(f"http://127.0.0.1:{port}/memory", timeout=30).json()
     return answer
@@ -88,7 +76,7 @@ def _ask_memory(port: int) -> dict[str, int]:
 # -- the client ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Run:
     """What came of all streams of one server."""
 
@@ -96,56 +84,29 @@ class _Run:
     stall: float
     memory: float  # bytes a stream while all were open
     left: int  # Python objects that were there afterwards and not before
-    chunks: int
-
-
-async def _read(port: int, body: bytes, wrapped: bool, gaps: list[float]) -> tuple[bool, int]:
-    """One stream; whether it was right, and how many reads it took. Raw sockets: a client library would be measured."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
-    try:
-        writer.write(_HEAD % len(body) + body)
-        tail, reads, worst = b"", 0, 0.0
-        seen = False
-        last = time.monotonic()
-        while not tail.endswith(b"0\r\n\r\n"):
-            data = await reader.read(1 << 16)
-            if not data:
-                return False, reads
-            now = time.monotonic()
-            worst, last, reads = max(worst, now - last), now, reads + 1
-            tail = (tail + data)[-4096:]
-            seen = seen or b'"tool_calls"' in tail
-        gaps.append(worst)
-        return b"[DONE]" in tail and (seen or not wrapped), reads
-    finally:
-        writer.close()
 
 
 async def _streams(port: int, count: int, seconds: float, *, wrapped: bool) -> _Run:
     body = json.loads(material.request([material.write_file_tool()], stream=True))
-    body["max_tokens"] = max(1, int(seconds / _PAUSE))
-    sent = json.dumps(body).encode()
-    warm = json.dumps({**body, "max_tokens": 1}).encode()
-    await asyncio.gather(*(_read(port, warm, wrapped, []) for _ in range(_WARM)))
+    await asyncio.gather(*(stream(port, {**body, "max_tokens": 1}) for _ in range(_WARM)))
     before = await asyncio.to_thread(_ask_memory, port)
-    gaps: list[float] = []
+    body["max_tokens"] = max(1, int(seconds / _PAUSE))
     tasks = []
     for number in range(count):
-        tasks.append(asyncio.create_task(_read(port, sent, wrapped, gaps)))
+        tasks.append(asyncio.create_task(stream(port, body)))
         if number % 50 == 49:
             await asyncio.sleep(0.05)  # not all in one moment: that would measure the kernel's queue
     await asyncio.sleep(seconds / 2)
     amid = await asyncio.to_thread(_ask_memory, port)
-    done = await asyncio.gather(*tasks, return_exceptions=True)
+    done = await asyncio.gather(*tasks)
     await asyncio.sleep(0.5)
     after = await asyncio.to_thread(_ask_memory, port)
-    right = [one for one in done if not isinstance(one, BaseException) and one[0]]
+    right = [one for one in done if one.messages and (b'"tool_calls"' in one.answer or not wrapped)]
     return _Run(
         errors=count - len(right),
-        stall=max(gaps, default=float("inf")),
+        stall=max((one.pause for one in right), default=float("inf")),
         memory=(amid["rss"] - before["rss"]) / count,
         left=after["objects"] - before["objects"],
-        chunks=sum(reads for _, reads in right),
     )
 
 
@@ -153,8 +114,8 @@ def run(*, streams: int, seconds: float) -> tuple[Table, bool]:
     """The table, and whether all goals were met."""
     runs: dict[bool, _Run] = {}
     for wrapped in (False, True):
-        with _server(wrapped=wrapped) as port:
-            runs[wrapped] = asyncio.run(_streams(port, streams, seconds, wrapped=wrapped))
+        with server("tests.bench.load", "--serve", "{port}", *(["--wrapped"] if wrapped else [])) as process:
+            runs[wrapped] = asyncio.run(_streams(process.port, streams, seconds, wrapped=wrapped))
     plain, ours = runs[False], runs[True]
     table = Table(f"{streams} streams at once, {seconds:g} s each", ("as they are", "with the middleware"))
     table.add("streams that failed", str(plain.errors), str(ours.errors), "0")
@@ -171,7 +132,7 @@ def run(*, streams: int, seconds: float) -> tuple[Table, bool]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.load", description="Many streams at once.")
+    parser = report.parser("load", __doc__)
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--serve", type=int, metavar="PORT", help=argparse.SUPPRESS)
@@ -180,8 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
     if given.serve is not None:
         uvicorn.run(_app(wrapped=given.wrapped), port=given.serve, log_level="error", backlog=4096)
         return 0
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 8192)), hard))
+    many_files()
     table, good = run(streams=given.streams, seconds=given.seconds)
     print(table.markdown())
     print(f"Measured on: {report.machine()}.")

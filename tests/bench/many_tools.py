@@ -12,66 +12,22 @@ import argparse
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from toolcall_middleware import Settings, ToolCallMiddleware
 from toolcall_middleware.cli.check.bfcl import read_questions
-from toolcall_middleware.cli.check.trials import Question
+from toolcall_middleware.cli.check.trials import Question, calls_of
 from toolcall_middleware.cli.demo import local
-from toolcall_middleware.hosts.proxy.upstream.forwarder import Forwarder
-from toolcall_middleware.model import ToolCall
 
-_SECONDS = 600.0
+from . import asking, report
+
 _MOST_TOKENS = 160
-
-
-class Counted:
-    """Counts the requests that reach the backend."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self.requests = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.requests += scope["type"] == "http" and scope["method"] == "POST"
-        await self._app(scope, receive, send)
-
-
-@dataclass(slots=True)
-class Score:
-    """Counts of one row. seconds: wall time of the answers. refused: requests that the backend's window
-    cannot hold. counted: answers whose prompt tokens are known.
-    """
-
-    asked: int = 0
-    right: int = 0
-    named: int = 0
-    no_call: int = 0
-    refused: int = 0
-    counted: int = 0
-    tokens: int = 0
-    requests: int = 0
-    seconds: float = 0.0
-
-    def row(self, name: str) -> str:
-        """A row of the table."""
-        cells = (
-            name,
-            f"{self.right} of {self.asked}",
-            str(self.named),
-            str(self.refused),
-            str(self.no_call),
-            f"{self.tokens // max(1, self.counted):,}",
-            f"{self.requests / max(1, self.asked):.2f}",
-            f"{self.seconds / max(1, self.asked):.1f}",
-        )
-        return f"| {' | '.join(cells)} |"
+_HEADS = "tools, budget", "right call", "right tool", "does not fit", "no call", "prompt tokens", "requests", "seconds"
+_REFUSED: dict[int, str] = {httpx.codes.BAD_REQUEST: "refused", httpx.codes.UNPROCESSABLE_ENTITY: "no_call"}
 
 
 def groups(questions: Sequence[Question], limit: int, count: int) -> Iterator[tuple[list[Question], list[Any]]]:
@@ -102,51 +58,39 @@ def groups(questions: Sequence[Question], limit: int, count: int) -> Iterator[tu
         yield asked, offered
 
 
-async def run(url: str, questions: Sequence[Question], limit: int, count: int, budget: int | None) -> Score:
-    """Ask every question."""
-    counted = Counted(Forwarder(url, Settings(upstream_timeout=_SECONDS, upstream_retries=0)))
-    app = ToolCallMiddleware(counted, mode="prompt", format="json", retries=0, tools_budget=budget)
-    score = Score()
-    transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://app/v1", timeout=_SECONDS) as client:
-        for asked, tools in groups(questions, limit, count):
+async def run(
+    url: str, questions: Sequence[Question], given: argparse.Namespace, count: int, budget: int | None
+) -> list[str]:
+    """Ask every question; the cells of the table's row. A request that the backend's window cannot hold is refused."""
+    score: Counter[str] = Counter()
+    seconds = 0.0
+    async with asking.asker(url, mode="prompt", format="json", retries=0, tools_budget=budget) as asker:
+        for asked, tools in groups(questions, given.limit, count):
+            fields: dict[str, Any] = {"tools": tools, "tool_choice": "required", "parallel_tool_calls": False}
             for question in asked:
-                body = {
-                    "model": local.MODEL,
-                    "messages": question.messages,
-                    "tools": tools,
-                    "tool_choice": "required",
-                    "parallel_tool_calls": False,
-                    "temperature": 0,
-                    "seed": 1,
-                    "max_tokens": _MOST_TOKENS,
-                }
                 started = time.perf_counter()
-                response = await client.post("/chat/completions", json=body)
-                score.seconds += time.perf_counter() - started
-                score.asked += 1
-                answer = response.json()
-                if response.status_code == httpx.codes.BAD_REQUEST:
-                    score.refused += 1
-                    continue
-                if response.status_code == httpx.codes.UNPROCESSABLE_ENTITY:
-                    score.no_call += 1
-                    continue
-                response.raise_for_status()
-                score.counted += 1
-                score.tokens += answer["usage"]["prompt_tokens"]
-                made = answer["choices"][0]["message"].get("tool_calls") or []
-                calls = [ToolCall(one["function"]["name"], one["function"]["arguments"]) for one in made]
-                fault, right = question.judge(calls)
-                score.right += right
-                score.named += bool(calls) and fault != "another function"
-                score.no_call += not calls
-    score.requests = counted.requests
-    return score
+                answer = await asker.ask(question.messages, max_tokens=_MOST_TOKENS, **fields)
+                seconds += time.perf_counter() - started
+                score["asked"] += 1
+                if answer.status == httpx.codes.OK:
+                    calls = calls_of(answer)
+                    fault, right = question.judge(calls)
+                    named = bool(calls) and fault != "another function"
+                    tokens = (answer.usage or {}).get("prompt_tokens", 0)
+                    score.update(counted=1, tokens=tokens, right=right, named=named, no_call=not calls)
+                elif answer.status in _REFUSED:
+                    score[_REFUSED[answer.status]] += 1
+                else:
+                    raise SystemExit(f"{question.label}: status {answer.status}: {answer.error}")
+        requests = len(asker.backend.asked)
+    each = max(1, score["asked"])
+    cells = [f"{score['right']} of {score['asked']}", *(str(score[name]) for name in ("named", "refused", "no_call"))]
+    mean = f"{score['tokens'] // max(1, score['counted']):,}"
+    return [f"{count}, {budget or 'none'}", *cells, mean, f"{requests / each:.2f}", f"{seconds / each:.1f}"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.many_tools", description=__doc__.partition("\n")[0])
+    parser = report.parser("many_tools", __doc__)
     parser.add_argument("questions", type=Path, help="BFCL's file of questions")
     parser.add_argument("--weights", type=Path, metavar="FILE.gguf", help="another model than the demo's")
     parser.add_argument("--limit", type=int, default=40, metavar="N", help="the first N questions")
@@ -154,27 +98,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--budget", type=int, nargs="*", default=[1000], metavar="N", help="values of tools_budget")
     parser.add_argument("--window", type=int, default=8192, metavar="TOKENS", help="the backend's window")
     given = parser.parse_args(arguments)
-    path = given.weights or local.weights()
-    if path is None:
-        print(local.missing())
-        return 2
+    path = asking.weights(given.weights)
     questions = read_questions(given.questions, None, 10_000).questions
-    heads = (
-        "tools, budget",
-        "right call",
-        "right tool",
-        "does not fit",
-        "no call",
-        "prompt tokens",
-        "requests",
-        "seconds",
-    )
-    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+    print(f"| {' | '.join(_HEADS)} |\n|{'---|' * len(_HEADS)}")
     for count in given.tools:
         for budget in (None, *given.budget):
             with local.llama_server(path, cache_prompt=True, window=given.window) as url:
-                score = asyncio.run(run(url, questions, given.limit, count, budget))
-            print(score.row(f"{count}, {budget or 'none'}"), flush=True)
+                cells = asyncio.run(run(url, questions, given, count, budget))
+            print(f"| {' | '.join(cells)} |", flush=True)
     return 0
 
 

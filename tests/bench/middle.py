@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import shutil
 import socket
 import socketserver
@@ -29,6 +30,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tests.helpers.processes import free_port
 
 HOST = "127.0.0.1"
 _ROOT = Path(__file__).resolve().parents[2]
@@ -174,6 +177,66 @@ def canned(port: int, answer: str) -> None:
         server.serve_forever()
 
 
+# -- a client: raw sockets, as the work of a library would be measured, too
+
+_ASKING = (
+    b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+)
+LAST = b"\r\n0\r\n\r\n"  # what ends a chunked body
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """An answer as it was received. first: seconds to the first event. pause: the longest between two reads."""
+
+    answer: bytes
+    first: float
+    pause: float
+
+    @property
+    def messages(self) -> int:
+        """The chunks of its body, which the server wrote one by one; 0 where the stream is not whole."""
+        head, _, body = self.answer.partition(b"\r\n\r\n")
+        whole = head.startswith(b"HTTP/1.1 200") and b"data: [DONE]" in body and body.endswith(LAST)
+        return body.count(b"\r\n") // 2 if whole else 0
+
+
+def many_files() -> None:
+    """Let this process, and those that it starts, have a connection for each stream."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 8192) if hard > 0 else 8192), hard))
+
+
+def ask(writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
+    """Ask for this chat completion."""
+    data = json.dumps(body).encode()
+    writer.write(_ASKING % len(data) + data)
+
+
+async def connect(port: int, body: dict[str, Any]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection on which this chat completion has been asked for."""
+    reader, writer = await asyncio.open_connection(HOST, port)
+    ask(writer, body)
+    return reader, writer
+
+
+async def stream(port: int, body: dict[str, Any]) -> Streamed:
+    """The answer, on a connection of its own."""
+    begin = last = time.perf_counter()
+    answer, first, pause = b"", 0.0, 0.0
+    try:
+        reader, writer = await connect(port, body)
+        while not answer.endswith(LAST) and (more := await reader.read(65536)):
+            answer += more
+            now = time.perf_counter()
+            pause, last = max(pause, now - last), now
+            first = first or (now - begin if b"data: " in answer else 0.0)
+        writer.close()
+    except OSError:
+        return Streamed(b"", first, pause)
+    return Streamed(answer, first, pause)
+
+
 # -- processes
 
 
@@ -205,11 +268,6 @@ class Server:
         return [self.process.pid, *(pid for pid, parent in parents.items() if parent == self.process.pid)]
 
 
-def free_port() -> int:
-    with socket.create_server((HOST, 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 @contextlib.contextmanager
 def running(command: list[str], port: int) -> Iterator[Server]:
     """Runs a server until the block ends. Settings and HTTP proxies of this shell do not reach it."""
@@ -230,18 +288,22 @@ def running(command: list[str], port: int) -> Iterator[Server]:
         process.wait(60)
 
 
+def server(*command: str) -> contextlib.AbstractContextManager[Server]:
+    """A module of Python that serves on the port in its arguments, where `{port}` is."""
+    port = free_port()
+    return running([sys.executable, "-m", *(word.format(port=port) for word in command)], port)
+
+
 @contextlib.contextmanager
 def an_upstream() -> Iterator[str]:
     """Gives its base address."""
-    port = free_port()
-    with running([sys.executable, "-m", "tests.bench.middle", "upstream", str(port)], port):
-        yield f"http://{HOST}:{port}"
+    with server("tests.bench.middle", "upstream", "{port}") as process:
+        yield f"http://{HOST}:{process.port}"
 
 
 def relay(kind: str, base: str) -> contextlib.AbstractContextManager[Server]:
     """`httpx` or `aiohttp`; or `bare`, which asks nobody."""
-    port = free_port()
-    return running([sys.executable, "-m", "tests.bench.middle", kind, str(port), base], port)
+    return server("tests.bench.middle", kind, "{port}", base)
 
 
 @contextlib.contextmanager
@@ -290,15 +352,16 @@ def router(base: str, folder: str) -> contextlib.AbstractContextManager[Server]:
     """The proxy with a file of upstreams, one of which knows the model by another name."""
     path = Path(folder) / "upstreams.toml"
     path.write_text(f'[[upstream]]\nurl = "{base}/v1"\nrename = {{ client = "m" }}\n', "utf-8")
-    port = free_port()
-    command = ["serve", "--upstreams", str(path), "--port", str(port), "--log-level", "warning", *NO_ACCESS_LOG]
-    return running([sys.executable, "-m", "toolcall_middleware", *command], port)
+    return serve("--upstreams", str(path), "--log-level", "warning", *NO_ACCESS_LOG)
 
 
 def proxy(base: str, *options: str) -> contextlib.AbstractContextManager[Server]:
-    port = free_port()
-    command = ["serve", "--upstream", f"{base}/v1", "--port", str(port), "--log-level", "warning", *options]
-    return running([sys.executable, "-m", "toolcall_middleware", *command], port)
+    return serve("--upstream", f"{base}/v1", "--log-level", "warning", *options)
+
+
+def serve(*options: str) -> contextlib.AbstractContextManager[Server]:
+    """The command `serve`."""
+    return server("toolcall_middleware", "serve", "--port", "{port}", *options)
 
 
 def main(kind: str, port: int, base: str = "") -> None:

@@ -10,128 +10,106 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
-import json
-import resource
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
 
-from . import middle, report
-from .middle import HOST, Server
+from . import measure, middle, report
+from .middle import Server
 from .report import Table
 
-_HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 _NGINX, _AIOHTTP, _HTTPX = "nginx", "20 lines of uvicorn and aiohttp's client", "Starlette and httpx"
 _LITELLM = "LiteLLM's proxy"
+_PASSES, _PROSE, _CALLS = "proxy, no tools: passes", "proxy, prose rewritten", "proxy, arguments rewritten"
+_WHOLE = "proxy, no tools"
+_WITHIN = 0.4  # seconds in which the streams are opened
+_SETTLED = 0.5
+Asked = Callable[[int], Coroutine[Any, Any, int]]
+"""Asks a server on a port; gives how many units of work that was."""
 
 
 # -- the client
 
 
-def _request(*, events: int, pause: float, tools: bool, model: str, stream: bool = True) -> bytes:
-    body = {
-        "model": model,
-        "messages": [{"role": "user", "content": "x"}],
-        "stream": stream,
-        "max_tokens": events,
-        "temperature": pause,
-    }
-    if tools:
-        body["tools"] = [middle.TOOL]
-    data = json.dumps(body).encode()
-    return _HEAD % len(data) + data
+def _body(events: int, pause: float = 0, *, tools: bool = False, model: str = "m", stream: bool = True) -> Any:
+    asked = {"model": model, "messages": [{"role": "user", "content": "x"}], "stream": stream}
+    return {**asked, "max_tokens": events, "temperature": pause, **({"tools": [middle.TOOL]} if tools else {})}
 
 
-async def _stream(port: int, *, events: int, pause: float, tools: bool, model: str = "m") -> int:
-    """One stream; how many messages it came in, 0 when it was not whole."""
-    try:
-        reader, writer = await asyncio.open_connection(HOST, port)
-        writer.write(_request(events=events, pause=pause, tools=tools, model=model))
-        answer = b""
-        while not answer.endswith(b"\r\n0\r\n\r\n") and (more := await reader.read(65536)):
-            answer += more
-        writer.close()
-    except OSError:
-        return 0
-    whole = answer.startswith(b"HTTP/1.1 200") and b"data: [DONE]" in answer and f'" word{events}"'.encode() in answer
-    # A message is one chunk of the body; two line ends each.
-    return answer.partition(b"\r\n\r\n")[2].count(b"\r\n") // 2 if whole and answer.endswith(b"0\r\n\r\n") else 0
+async def _streams(port: int, count: int, body: Any) -> list[middle.Streamed]:
+    """So many streams, opened within a short time."""
 
-
-async def _streams(
-    count: int, port: int, *, events: int, pause: float, tools: bool = True, model: str = "m"
-) -> list[int]:
-    """That many, opened within 0.4 s: the messages of each."""
-
-    async def one(at: int) -> int:
-        await asyncio.sleep(0.4 * at / count)
-        return await _stream(port, events=events, pause=pause, tools=tools, model=model)
+    async def one(at: int) -> middle.Streamed:
+        await asyncio.sleep(_WITHIN * at / count)
+        return await middle.stream(port, body)
 
     return await asyncio.gather(*map(one, range(count)))
 
 
-async def _short_streams(port: int, count: int, *, tools: bool, model: str) -> list[int]:
-    """Streams of three messages, twenty at a time, each on a connection of its own: the messages of each."""
-    at_once = asyncio.Semaphore(20)
+def _paced(count: int, body: Any) -> Asked:
+    """Counts messages: where several events come in one read, they are one."""
 
-    async def one() -> int:
-        async with at_once:
-            return await _stream(port, events=2, pause=0, tools=tools, model=model)
+    async def ask(port: int) -> int:
+        return sum(map(_whole, await _streams(port, count, body)))
 
-    return await asyncio.gather(*(one() for _ in range(count)))
+    return ask
 
 
-async def _requests(port: int, *, count: int, connections: int) -> None:
-    """Whole answers, one after another on each of the connections."""
-    asked = _request(events=1, pause=0, tools=False, model="m", stream=False)
+def _whole(streamed: middle.Streamed) -> int:
+    if not streamed.messages:
+        raise RuntimeError("a stream was not whole")
+    return streamed.messages
 
-    async def some() -> None:
-        reader, writer = await asyncio.open_connection(HOST, port)
-        for _ in range(count // connections):
-            writer.write(asked)
+
+def _opened(count: int, body: Any) -> Asked:
+    """Counts streams, of which twenty are open at a time."""
+
+    async def ask(port: int) -> int:
+        at_once = asyncio.Semaphore(20)
+
+        async def one() -> int:
+            async with at_once:
+                return _whole(await middle.stream(port, body))
+
+        return len(await asyncio.gather(*(one() for _ in range(count))))
+
+    return ask
+
+
+def _requests(count: int, connections: int = 8) -> Asked:
+    """Counts whole answers, which are asked for one after another on each of the connections."""
+    body = _body(1, stream=False)
+
+    async def some(port: int) -> None:
+        reader, writer = await middle.connect(port, body)
+        for left in reversed(range(count // connections)):
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             if b"content-length: " in head:
                 await reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0]))
             else:
-                await reader.readuntil(b"0\r\n\r\n")
+                await reader.readuntil(middle.LAST[2:])
+            if left:
+                middle.ask(writer, body)
         writer.close()
 
-    await asyncio.gather(*(some() for _ in range(connections)))
+    async def ask(port: int) -> int:
+        await asyncio.gather(*(some(port) for _ in range(connections)))
+        return count
 
-
-async def _first_bytes(port: int, count: int) -> list[float]:
-    """Milliseconds to the first byte of a body, of streams that are opened within 0.4 s."""
-    asked = _request(events=20, pause=0.1, tools=False, model="m")
-
-    async def one(at: int) -> float:
-        await asyncio.sleep(0.4 * at / count)
-        begin = time.perf_counter()
-        reader, writer = await asyncio.open_connection(HOST, port)
-        writer.write(asked)
-        await reader.readuntil(b"\r\n\r\n")
-        await reader.readuntil(b"data: ")
-        took = time.perf_counter() - begin
-        with contextlib.suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            await reader.readuntil(b"\r\n0\r\n\r\n")
-        writer.close()
-        return took * 1000
-
-    return await asyncio.gather(*map(one, range(count)))
+    return ask
 
 
 @contextlib.asynccontextmanager
 async def _held(port: int, count: int, *, tools: bool) -> AsyncIterator[None]:
     """Streams that have begun and say no more."""
-    asked = _request(events=1, pause=60, tools=tools, model="calls" if tools else "m")
+    body = _body(1, 60, tools=tools, model="calls" if tools else "m")
 
     async def one() -> asyncio.StreamWriter:
-        reader, writer = await asyncio.open_connection(HOST, port)
-        writer.write(asked)
+        reader, writer = await middle.connect(port, body)
         await reader.readuntil(b"data: ")
         return writer
 
@@ -148,39 +126,48 @@ async def _held(port: int, count: int, *, tools: bool) -> AsyncIterator[None]:
 async def _memory_a_stream(server: Server, few: int, many: int, *, tools: bool) -> float:
     """KiB of each stream beyond `few`, in a process that has had no more than these."""
     async with _held(server.port, few, tools=tools):
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(_SETTLED)
         before = server.memory()
         async with _held(server.port, many, tools=tools):
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(_SETTLED)
             return (server.memory() - before) / many
 
 
 # -- what is measured
 
 
+def _cpu(server: Server, asked: Asked) -> Callable[[], float]:
+    """Microseconds of the process for each unit of work."""
+
+    def run() -> float:
+        begin = server.cpu()
+        units = asyncio.run(asked(server.port))
+        return (server.cpu() - begin) / units * 1e6
+
+    return run
+
+
 def _best(runs: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """The smallest of each, all in turns."""
+    """The smallest of each, all in turns, after a run that warms them."""
     for name, run in runs.items():
         print(f"{name}: {run():.3g} at first", file=sys.stderr, flush=True)
-    times = [[run() for run in runs.values()] for _ in range(rounds)]
-    return dict(zip(runs, map(min, zip(*times, strict=True)), strict=True))
+    return dict(zip(runs, measure.best(list(runs.values()), rounds), strict=True))
 
 
-def _add(table: Table, best: dict[str, float], goals: dict[str, str], unit: str = "{:.0f}") -> None:
+def _table(title: str, unit: str, best: dict[str, float], goals: dict[str, str], digits: int = 0) -> Table:
     """A row each; the ratios are to nginx, the aiohttp relay and the httpx relay."""
+    table = Table(f"Proxy: {title}", (unit, "x nginx / aiohttp / httpx"))
     for name, cost in best.items():
-        ratios = (cost / best[other] if best.get(other) else None for other in (_NGINX, _AIOHTTP, _HTTPX))
-        told = " / ".join("-" if ratio is None else f"{ratio:.2f}" for ratio in ratios)
-        table.add(name, unit.format(cost), told, goals.get(name, ""))
+        ratios = (cost / best[other] if other in best else None for other in (_NGINX, _AIOHTTP, _HTTPX))
+        shown = " / ".join("-" if ratio is None else f"{ratio:.2f}" for ratio in ratios)
+        table.add(name, f"{cost:.{digits}f}", shown, goals.get(name, ""))
+    return table
 
 
 def tables(base: str, *, smoke: bool) -> list[Table]:
+    """Time a chunk, a whole answer and a new stream, and the first byte."""
     streams, events, pause, rounds = (4, 20, 0.01, 1) if smoke else (100, 40, 0.05, 2)
-    against = "x nginx / aiohttp / httpx"
-    chunks = Table(f"Proxy: time a chunk, {streams} streams", ("CPU µs a chunk", against))
-    whole = Table("Proxy: time a whole answer of 1 KB", ("CPU µs a request", against))
-    new = Table("Proxy: time a new stream, on a connection of its own", ("CPU µs a stream", against))
-    first = Table("Proxy: first byte of 200 streams within 0.4 s", ("added ms, median", against))
+    whole, new, first = (40, 20, 20) if smoke else (1000, 300, 200)
     with (
         tempfile.TemporaryDirectory() as folder,
         middle.nginx(base) as quickest,
@@ -193,78 +180,39 @@ def tables(base: str, *, smoke: bool) -> list[Table]:
     ):
         others = {_NGINX: quickest, _AIOHTTP: quick, _HTTPX: plain, _LITELLM: large}
         standing = {name: server for name, server in others.items() if server is not None}
+        ways: dict[str, tuple[Server, dict[str, Any]]] = {name: (server, {}) for name, server in standing.items()}
+        ways[_PASSES] = (proxy, {})
+        ways[_PROSE] = (proxy, {"tools": True})
+        ways[_CALLS] = (proxy, {"tools": True, "model": "calls"})
+        renamed = {"prose, by a file of upstreams, the model renamed": (router, {"tools": True, "model": "client"})}
+        logged: dict[str, Any] = {"proxy, no tools, with its access log": (logging, {})}
+        servers = {**standing, _WHOLE: proxy}
 
-        def chunk(server: Server, *, tools: bool = False, model: str = "m") -> Callable[[], float]:
-            def run() -> float:
-                begin = server.cpu()
-                asked = _streams(streams, server.port, events=events, pause=pause, tools=tools, model=model)
-                messages = asyncio.run(asked)
-                if 0 in messages:
-                    raise RuntimeError("a stream was not whole")
-                # Where several events come in one read, what is counted are the messages.
-                return (server.cpu() - begin) / sum(messages) * 1e6
+        def best(made: Callable[[Any], Asked], some: dict[str, tuple[Server, dict[str, Any]]]) -> dict[str, float]:
+            return _best({name: _cpu(server, made(fields)) for name, (server, fields) in some.items()}, rounds)
 
-            return run
-
-        passes, prose, calls = "proxy, no tools: passes", "proxy, prose rewritten", "proxy, arguments rewritten"
-        runs = {name: chunk(server) for name, server in standing.items()}
-        runs[passes] = chunk(proxy)
-        runs[prose] = chunk(proxy, tools=True)
-        runs[calls] = chunk(proxy, tools=True, model="calls")
-        runs["prose, by a file of upstreams, the model renamed"] = chunk(router, tools=True, model="client")
-        goals = {passes: "<= 4 / - / 0.4", prose: "<= 4.5 / - / 0.4", calls: "<= 4.5 / - / 0.4"}
-        _add(chunks, _best(runs, rounds), goals)
-
-        def request(server: Server) -> Callable[[], float]:
-            count = 40 if smoke else 1000
-
-            def run() -> float:
-                begin = server.cpu()
-                asyncio.run(_requests(server.port, count=count, connections=8))
-                return (server.cpu() - begin) / count * 1e6
-
-            return run
-
-        servers = {**standing, "proxy, no tools": proxy}
-        _add(
-            whole,
-            _best({name: request(server) for name, server in servers.items()}, rounds),
-            {"proxy, no tools": "<= - / - / 0.4"},
-        )
-
-        def opened(server: Server, *, tools: bool = False, model: str = "m") -> Callable[[], float]:
-            count = 20 if smoke else 300
-
-            def run() -> float:
-                begin = server.cpu()
-                if 0 in asyncio.run(_short_streams(server.port, count, tools=tools, model=model)):
-                    raise RuntimeError("a stream was not whole")
-                return (server.cpu() - begin) / count * 1e6
-
-            return run
-
-        runs = {name: opened(server) for name, server in standing.items()}
-        runs[passes] = opened(proxy)
-        runs[prose] = opened(proxy, tools=True)
-        runs[calls] = opened(proxy, tools=True, model="calls")
-        runs["proxy, no tools, with its access log"] = opened(logging)
-        _add(new, _best(runs, rounds), {passes: "<= - / 1.5 / -"})
-
-        direct = int(base.rpartition(":")[2])
+        chunk = best(lambda fields: _paced(streams, _body(events, pause, **fields)), {**ways, **renamed})
+        answer = _best({name: _cpu(server, _requests(whole)) for name, server in servers.items()}, rounds)
+        opened = best(lambda fields: _opened(new, _body(2, **fields)), {**ways, **logged})
 
         def late(port: int) -> Callable[[], float]:
-            return lambda: statistics.median(asyncio.run(_first_bytes(port, 20 if smoke else 200)))
+            def run() -> float:
+                got = asyncio.run(_streams(port, first, _body(20, 0.1)))
+                return statistics.median(streamed.first for streamed in got) * 1e3
 
-        ports = {"directly": direct, **{name: server.port for name, server in servers.items()}}
-        best = _best({name: late(port) for name, port in ports.items()}, rounds)
-        begin = best.pop("directly")
-        _add(
-            first,
-            {name: max(0.1, took - begin) for name, took in best.items()},
-            {"proxy, no tools": "<= - / 1.5 / -"},
-            "{:.1f}",
-        )
-    return [chunks, whole, new, first]
+            return run
+
+        ports = {"directly": int(base.rpartition(":")[2]), **{name: one.port for name, one in servers.items()}}
+        begun = _best({name: late(port) for name, port in ports.items()}, rounds)
+        direct = begun.pop("directly")
+        added = {name: max(0.1, took - direct) for name, took in begun.items()}
+    goals = {_PASSES: "<= 4 / - / 0.4", _PROSE: "<= 4.5 / - / 0.4", _CALLS: "<= 4.5 / - / 0.4"}
+    return [
+        _table(f"time a chunk, {streams} streams", "CPU µs a chunk", chunk, goals),
+        _table("time a whole answer of 1 KB", "CPU µs a request", answer, {_WHOLE: "<= - / - / 0.4"}),
+        _table("time a new stream, on a connection of its own", "CPU µs a stream", opened, {_PASSES: "<= - / 1.5 / -"}),
+        _table("first byte of 200 streams within 0.4 s", "added ms, median", added, {_WHOLE: "<= - / 1.5 / -"}, 1),
+    ]
 
 
 def _memory_table(base: str, *, smoke: bool) -> Table:
@@ -274,7 +222,7 @@ def _memory_table(base: str, *, smoke: bool) -> Table:
         "uvicorn alone, nobody asked: the client's connection": (middle.relay("bare", base), False),
         _AIOHTTP: (middle.relay("aiohttp", base), False),
         _HTTPX: (middle.relay("httpx", base), False),
-        "proxy, no tools: passes": (middle.proxy(base, *middle.NO_ACCESS_LOG), False),
+        _PASSES: (middle.proxy(base, *middle.NO_ACCESS_LOG), False),
         "proxy, a call's arguments rewritten": (middle.proxy(base, *middle.NO_ACCESS_LOG), True),
     }
     for name, (process, tools) in asked.items():
@@ -286,11 +234,10 @@ def _memory_table(base: str, *, smoke: bool) -> Table:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.proxy", description="What the proxy costs.")
+    parser = report.parser("proxy", __doc__)
     parser.add_argument("--smoke", action="store_true", help="small and quick: shows that it works, no figures")
     given = parser.parse_args(arguments)
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192) if most > 0 else 8192, most))
+    middle.many_files()
     with middle.an_upstream() as base:
         made = tables(base, smoke=given.smoke)
         made.append(_memory_table(base, smoke=given.smoke))

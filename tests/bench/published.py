@@ -1,7 +1,7 @@
 """The streaming parsers of vLLM and SGLang, as published, where their packages lie on the path.
 
     uv pip install --no-deps --target DIR vllm sglang partial-json-parser orjson
-    PYTHONPATH=DIR python -m tests.bench parsers calls
+    PYTHONPATH=DIR python -m tests.bench parsers
 
 Nothing else of an engine is needed, torch and CUDA least of all: `standins.py` says how. All that a parser computes
 with is the engine's own, listed here; pydantic, openai, regex, orjson and partial-json-parser are the real ones. Stood

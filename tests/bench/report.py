@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import sys
@@ -51,6 +52,11 @@ class Table:
                 marks = ("-" * widths[column] if column == 0 else "-" * (widths[column] - 1) + ":" for column in used)
                 lines.append("| " + " | ".join(marks) + " |")
         return f"### {self.title}\n\n" + "\n".join(lines) + "\n"
+
+
+def parser(program: str, about: str | None) -> argparse.ArgumentParser:
+    """The options of `python -m tests.bench.PROGRAM`. about: its docstring, whose first line is shown."""
+    return argparse.ArgumentParser(prog=f"python -m tests.bench.{program}", description=(about or "").split("\n")[0])
 
 
 def only_defaults() -> None:

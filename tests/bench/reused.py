@@ -9,7 +9,6 @@ Needs the extra `local`.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from typing import Any
@@ -22,6 +21,8 @@ from toolcall_middleware.cli.demo import local
 from toolcall_middleware.exchange import Ask, Exchange, Request
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
+
+from . import report
 
 _SYSTEM = "You are an agent that works in a terminal. " + "Be careful with files that are not yours. " * 20
 _SEARCH_TURN = 4
@@ -89,7 +90,7 @@ def measure(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.reused", description="Prompt tokens used again.")
+    parser = report.parser("reused", __doc__)
     parser.add_argument("--turns", type=int, default=10)
     turns = parser.parse_args(arguments).turns
     weights = local.weights()

@@ -7,11 +7,9 @@ Each answer must be right, or a clear error that keeps the text before it. After
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -23,8 +21,8 @@ from tests.helpers.stream_rules import check_error, check_stream, check_whole
 from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
 
+from . import middle, report
 from .faulty import FAULTS
-from .middle import HOST, free_port, running
 
 _FORMATS = ["json", "hermes", "qwen3_coder", "mistral_v11", "deepseek_v31", "glm45", "kimi_k2", "minimax_m2"]
 _WORDS = [
@@ -186,14 +184,13 @@ async def run(address: str, *, seconds: float, workers: int, seed: int) -> Count
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.soak", description="Random faults.")
+    parser = report.parser("soak", __doc__)
     parser.add_argument("--seconds", type=float, default=1200.0)
     parser.add_argument("--workers", type=int, default=24)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
-    port = free_port()
-    with running([sys.executable, "-m", "tests.bench.faulty", str(port)], port) as server:
-        address = f"http://{HOST}:{port}"
+    with middle.server("tests.bench.faulty", "{port}") as server:
+        address = f"http://{middle.HOST}:{server.port}"
         seen = asyncio.run(run(address, seconds=given.seconds, workers=given.workers, seed=given.seed))
     print(f"{given.seconds:g} s, seed {given.seed}: " + ", ".join(f"{name} {count}" for name, count in seen.items()))
     return 0 if server.process.returncode in {0, -15} else 1

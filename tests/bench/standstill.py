@@ -8,7 +8,6 @@ decode of as much JSON into Python's objects, a call that nothing can interrupt.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import socket
@@ -22,7 +21,8 @@ from typing import Self
 
 import msgspec
 
-from .middle import HOST, free_port, running
+from . import middle, report
+from .middle import HOST
 from .report import Table
 from .standstill_cases import KINDS, Case
 
@@ -90,14 +90,12 @@ def measure(port: int, case: Case) -> tuple[float, float, int]:
 
 @contextlib.contextmanager
 def serving(api: str, answer: Path) -> Iterator[int]:
-    """A `serve` whose upstream answers what stands in the file; its port."""
-    upstream, port = free_port(), free_port()
-    base = f"http://{HOST}:{upstream}" + ("/v1" if api == "openai" else "")
-    answering = [sys.executable, "-m", "tests.bench.middle", "canned", str(upstream), str(answer)]
-    proxy = [sys.executable, "-m", "toolcall_middleware", "serve", "--port", str(port), "--upstream", base]
-    proxy += ["--set", f"upstream_api={api}", "--set", "upstream_key=key", "--log-level", "critical"]
-    with running(answering, upstream), running(proxy, port):
-        yield port
+    """The port of a `serve` whose upstream answers what is in the file."""
+    with middle.server("tests.bench.middle", "canned", "{port}", str(answer)) as upstream:
+        base = f"http://{HOST}:{upstream.port}" + ("/v1" if api == "openai" else "")
+        options = ("--set", f"upstream_api={api}", "--set", "upstream_key=key", "--log-level", "critical")
+        with middle.serve("--upstream", base, *options) as proxy:
+            yield proxy.port
 
 
 def decoding(size: int) -> float:
@@ -136,7 +134,7 @@ def run(size: int, names: list[str], rounds: int, only: str = "") -> Table:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.standstill", description=__doc__.partition("\n")[0])
+    parser = report.parser("standstill", __doc__)
     parser.add_argument("names", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; all by default")
     parser.add_argument("--mib", type=float, default=30, help="of each request or answer (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=2, help="of which the best counts (default: %(default)s)")

@@ -8,7 +8,7 @@ from typing import Any
 from tests.helpers.fakes import TextBackend, serve
 
 from . import small_models as bench
-from .small_model_questions import ANY, SETS, Question, QuestionSet
+from .questions import SETS, Question, QuestionSet
 
 RIGHT = '{"tool_calls": [{"name": "get_weather", "arguments": {"city": "Oslo"}}]}'
 WRONG_CITY = RIGHT.replace("Oslo", "Rome")
@@ -35,13 +35,13 @@ async def test_answers_are_counted() -> None:
 
     with serve(TextBackend(model)) as url:
         score = await bench.run(f"{url}/v1", [few], GIVEN)
-    assert (score.asked, score.right, score.named, score.single) == (2, 1, 2, 2)
-    assert (score.unfitting, score.uncalled, score.fitting, score.called) == (1, 0, 1, 1)
+    assert bench.row(score).split("|")[1:4] == [" 1 of 2 ", " 2 ", " 2 "]
+    assert bench.row(score).split("|")[5:7] == [" 0 of 1 ", " 1 of 1 "]
 
 
 def test_an_argument_is_compared_without_case_or_accepts_any_value() -> None:
     assert bench._fits("OSLO.", ("oslo",))
     assert bench._fits(3.0, (3,))
-    assert bench._fits("x", ANY)
-    assert not bench._fits("", ANY)
+    assert bench._fits("x", ())
+    assert not bench._fits("", ())
     assert not bench._fits("Rome", ("oslo", "bergen"))

@@ -7,7 +7,6 @@ is then counted here and by its `/tokenize`. About ten minutes of one core. Need
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import random
@@ -28,12 +27,14 @@ from toolcall_middleware.usage.tokenizers.vocabularies import load
 from . import material, measure
 from .measure import App, Message, Receive, Send
 from .questions import QUESTIONS, TOOLS
-from .report import README, Table, machine, only_defaults, write
+from .report import README, Table, figures, only_defaults, write
+from .report import parser as parser_of
 
 _BEGIN = "<!-- tokens: written by `python -m tests.bench.tokens --write` -->"
 _END = "<!-- /tokens -->"
 _SECONDS = 120.0
 _MOST_TOKENS = 8
+_CONTROL = 3  # a type of tokens in GGUF files
 _CHINESE = (
     "那天早晨港口很安静。几只海鸥站在栏杆上,渡船靠着码头,好像从来没有离开过。售票处的人说,九点以前不会开船。"
     "我还有四十分钟、两枚硬币和一封信要寄。关于这条航线,有三件事要知道:第一,它比时刻表上说的要久;第二,"
@@ -224,6 +225,33 @@ def approximation(own: Tokenizer, openai: Tokenizer) -> Table:
     return table
 
 
+def _extracted(weights: Path, folder: Path) -> Path:
+    """The tokenizer of a GGUF file as a model's folder: tokenizer.json, and the chat template beside it. For the one
+    pre-tokenizer that SmolLM has.
+    """
+    from gguf import GGUFReader
+    from tokenizers import AddedToken, models, pre_tokenizers
+    from tokenizers import Tokenizer as Made
+
+    fields = GGUFReader(weights).fields
+
+    def value(name: str) -> Any:
+        return fields[f"tokenizer.{name}"].contents()
+
+    if (value("ggml.model"), value("ggml.pre")) != ("gpt2", "smollm"):
+        raise ValueError(f"{weights} has another tokenizer than SmolLM's")
+    tokens, kinds = value("ggml.tokens"), value("ggml.token_type")
+    merges = [tuple(merge.split(" ")) for merge in value("ggml.merges")]
+    made = Made(models.BPE(vocab={token: at for at, token in enumerate(tokens)}, merges=merges))
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level])
+    special = [token for token, kind in zip(tokens, kinds, strict=True) if kind == _CONTROL]
+    made.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": value("chat_template")}))
+    return folder
+
+
 # -- what it costs -------------------------------------------------------------------------------------------------
 
 
@@ -256,7 +284,7 @@ def _cpu(app: App, body: bytes) -> Callable[[], float]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.tokens", description=__doc__.partition("\n")[0])
+    parser = parser_of("tokens", __doc__)
     parser.add_argument("--limit", type=int, default=200, metavar="N", help="the first N of the 200 conversations")
     parser.add_argument("--smoke", action="store_true", help="small and quick: shows that it works, no figures")
     parser.add_argument("--write", action="store_true", help="put the tables into tests/bench/README.md")
@@ -272,9 +300,7 @@ def main(arguments: list[str] | None = None) -> int:
     path = local.weights()
     assert path is not None
     with tempfile.TemporaryDirectory() as folder:
-        from .vocabulary import extract
-
-        setting = f"hf:{extract(path, Path(folder))}"
+        setting = f"hf:{_extracted(path, Path(folder))}"
         own, openai = load(setting), load("tiktoken:cl100k_base")
         settings = {"approximate": "approximate", "tiktoken": "tiktoken:cl100k_base", "hf": setting}
         tables = [approximation(own, openai), cost(settings, smoke=given.smoke)]
@@ -285,8 +311,7 @@ def main(arguments: list[str] | None = None) -> int:
             tables.insert(0, measure.RUNNER.run(against_backend(url, own, setting, count)))
         print(tables[0].markdown())
     if given.write:
-        text = f"Measured on: {machine()}.\n\n" + "\n".join(table.markdown() for table in tables)
-        write(text, README, begin=_BEGIN, end=_END)
+        write(figures(tables), README, begin=_BEGIN, end=_END)
     return 0
 
 

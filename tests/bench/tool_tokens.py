@@ -6,7 +6,6 @@ an earlier body, is left out. `--tokenizer` takes what the setting of that name 
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +19,8 @@ from toolcall_middleware.formats.prompt.tools import declared
 from toolcall_middleware.model import Tool
 from toolcall_middleware.upstream.tool_budget import LIMITS, compact, find_tools, shortened
 from toolcall_middleware.usage.tokenizers.vocabularies import load
+
+from . import report
 
 _CLIENTS = Path(__file__).parents[1] / "clients_data"
 _FORMATS = ("json", "hermes", "llama3_json", "mistral_v11", "qwen3_coder", "harmony", "deepseek_v3", "pythonic")
@@ -107,7 +108,7 @@ def table(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.tool_tokens", description=__doc__.partition("\n")[0])
+    parser = report.parser("tool_tokens", __doc__)
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="more bodies")
     parser.add_argument("--tokenizer", default="approximate", help="the setting of that name")
     given = parser.parse_args(arguments)

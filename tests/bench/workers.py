@@ -8,7 +8,6 @@ workers carry twice as much on cores that nobody else uses.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -137,7 +136,7 @@ def _best(loads: tuple[Load, ...]) -> Load:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.workers", description="What a second worker brings.")
+    parser = report.parser("workers", __doc__)
     parser.add_argument("--seconds", type=float, default=8, help="each measurement")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each")
     parser.add_argument("--write", action="store_true", help="put the table into tests/bench/README.md")

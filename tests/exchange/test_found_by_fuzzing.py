@@ -10,23 +10,17 @@ import pytest
 from tests.bench.fuzzed.driven import stream, whole
 from tests.bench.fuzzed.texts import TOOLS
 from tests.helpers.stream_rules import check_stream, check_whole
+from tests.response.streams import chunk, completion
 from toolcall_middleware.settings import Settings
 
 REQUEST: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": TOOLS}
-HEAD: dict[str, Any] = {"id": "c", "created": 1, "model": "m"}
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 
 
 def event(content: str | None, reason: str | None = None, *, indent: int | None = None, **fields: Any) -> bytes:
-    delta = {} if content is None else {"content": content}
-    choice = {"index": 0, "delta": delta, "finish_reason": reason, **fields}
-    text = json.dumps({**HEAD, "object": "chat.completion.chunk", "choices": [choice]}, indent=indent)
+    made = chunk({} if content is None else {"content": content}, reason, **fields)
+    text = json.dumps(made, indent=indent)
     return b"".join(b"data: %s\n" % line.encode() for line in text.split("\n")) + b"\n"
-
-
-def completion(content: str) -> dict[str, Any]:
-    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
-    return {**HEAD, "object": "chat.completion", "choices": [choice]}
 
 
 def test_an_event_of_several_lines_leaves_in_one() -> None:
@@ -40,7 +34,7 @@ def test_an_event_of_several_lines_leaves_in_one() -> None:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_a_whole_answer_over_several_lines_can_be_the_stream(end: str) -> None:
-    answer = completion(f"Look: {CALL}")
+    answer = json.loads(completion(f"Look: {CALL}"))
     answer["choices"][0]["logprobs"] = {"content": [{"token": "x", "logprob": -0.5}]}
     body = json.dumps(answer, indent=1).replace("\n", end).encode()
     outcome = stream(Settings(), REQUEST, [body])
@@ -79,12 +73,8 @@ def test_arguments_that_come_with_all_before_them_are_told_from_the_second_delta
     grown = ['{"cit', '{"city": "Par', '{"city": "Paris"}']
     calls: list[dict[str, Any]] = [{"index": 0, "id": "c1", "function": {"name": "weather", "arguments": ""}}]
     calls += [{"index": 0, "function": {"arguments": text}} for text in grown]
-    chunks: list[dict[str, Any]] = [
-        {"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None} for call in calls
-    ]
-    chunks.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
-    head: dict[str, Any] = {**HEAD, "object": "chat.completion.chunk"}
-    pieces = [b"data: %s\n\n" % json.dumps({**head, "choices": [chunk]}).encode() for chunk in chunks]
+    chunks = [*(chunk({"tool_calls": [call]}) for call in calls), chunk({}, "tool_calls")]
+    pieces = [b"data: %s\n\n" % json.dumps(one).encode() for one in chunks]
     answer = check_stream(stream(Settings(mode="native"), REQUEST, pieces).body, own_ids=False)
     assert answer.only.named_calls == [("weather", '{"city": "Paris"}')]
 
@@ -110,8 +100,7 @@ def test_a_call_that_another_one_breaks_off_is_the_answers_last(reason: str) -> 
     begun = "<|start|>assistant to=functions.weather<|channel|>commentary <|constrain|> json<|message|>"
     # The code span may still close: nothing is decided before the end.
     text = f'``{begun}{{"city": {begun}{{}}'
-    answer = completion(text)
-    answer["choices"][0]["finish_reason"] = reason
+    answer = completion(text, reason)
     settings = Settings(format="llm-jp-harmony")
     at_once = check_whole(whole(settings, REQUEST, answer).body)
     cut = check_stream(stream(settings, REQUEST, [*map(event, text), event(None, reason)]).body)

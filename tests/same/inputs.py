@@ -18,9 +18,10 @@ from tests.bench.fuzzed import asked, native, translated
 from tests.bench.fuzzed.dice import Dice, Seeded, chance, pick, pieces
 from tests.bench.fuzzed.frames import cuts, frame
 from tests.bench.fuzzed.texts import FORMATS, TOOLS, text_of
+from tests.response.streams import HEAD, chunk, completion, role, says
 
 _PLAIN = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": TOOLS}
-_PROSE = ("", "", "The rain in Paris. ", "雨が降る。", "x < y && y > z ", "😀 {a: [1]}\n")
+_PROSE = native._PROSE
 
 
 def by_prompt(dice: Dice) -> dict[str, Any]:
@@ -69,8 +70,8 @@ def by_native(dice: Dice) -> dict[str, Any]:
     reason = "length" if chance(dice, 5) else pick(dice, ("tool_calls", "stop")) if calls else "stop"
     events = native._events(dice, text, calls, fault, reason)
     if dice.below(2):
-        events.append({**asked.HEAD, "object": "chat.completion.chunk", "choices": [], "usage": asked.USAGE})
-    return _ended(dice, settings, dict(_PLAIN), events, native._completion(text, calls, reason))
+        events.append({**HEAD, "choices": [], "usage": asked.USAGE})
+    return _ended(dice, settings, dict(_PLAIN), events, json.loads(native._completion(text, calls, reason)))
 
 
 def by_reasoning(dice: Dice) -> dict[str, Any]:
@@ -84,18 +85,9 @@ def by_reasoning(dice: Dice) -> dict[str, Any]:
     }
     key = pick(dice, ("reasoning", "reasoning_content"))
     thought, text = text_of(dice, name)[0], text_of(dice, name)[0]
-    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    deltas += [{key: piece} for piece in pieces(dice, thought)]
-    deltas += [{"content": piece} for piece in pieces(dice, text)]
-    made: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-    made.append({"index": 0, "delta": {}, "finish_reason": "stop"})
-    events = [{**asked.HEAD, "object": "chat.completion.chunk", "choices": [choice]} for choice in made]
-    choice: dict[str, Any] = {
-        "index": 0,
-        "message": {"role": "assistant", key: thought, "content": text},
-        "finish_reason": "stop",
-    }
-    whole = {**asked.HEAD, "object": "chat.completion", "choices": [choice]}
+    events = [role(), *(chunk({key: piece}) for piece in pieces(dice, thought)), *says(*pieces(dice, text))]
+    events.append(chunk({}, "stop"))
+    whole = json.loads(completion({key: thought, "content": text}))
     return _ended(dice, settings, dict(_PLAIN), events, whole)
 
 

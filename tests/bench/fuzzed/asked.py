@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from tests.helpers.stream_rules import Answered, check_stream, check_whole, same_answer
+from tests.response.streams import HEAD, chunk
 from toolcall_middleware.settings import Settings
 
 from .dice import Dice, chance, pick, pieces
@@ -18,7 +19,6 @@ from .frames import cuts, frame, payloads
 from .texts import FORMATS, TOOLS, text_of
 from .told import told
 
-HEAD: dict[str, Any] = {"id": "c", "created": 1, "model": "m"}
 USAGE = {"prompt_tokens": 50, "completion_tokens": 7, "total_tokens": 57}
 _NAMED = {"type": "function", "function": {"name": "weather"}}
 _CHOICES: tuple[Any, ...] = (
@@ -103,7 +103,7 @@ def one(dice: Dice) -> str:
     with told(texts=texts, field=field, reasons=reasons, usage=usage, request=request, settings=settings, sent=sent):
         options = {"stream_options": {"include_usage": True}} if asked else {}
         streamed = stream(settings, {**request, **options}, sent)
-        answered = whole(settings, request, answer)
+        answered = whole(settings, request, json.dumps(answer).encode())
         prose = place == "content" and all(is_prose for _, is_prose in made)
         return _compare(settings, request, texts, streamed, answered, asked=asked, prose=prose)
 
@@ -123,24 +123,22 @@ def _events(
         first: dict[str, Any] = {"role": "assistant"}
         if dice.below(2):
             first["content"] = ""
-        queue: list[dict[str, Any]] = [{"index": index, "delta": first, "finish_reason": None}]
-        for piece in pieces(dice, text):
-            choice: dict[str, Any] = {"index": index, "delta": {field: piece}, "finish_reason": None}
-            if logprobs:
-                choice["logprobs"] = _logprobs(piece)
-            queue.append(choice)
+        queue = [
+            chunk({field: piece}, None, index=index, **({"logprobs": _logprobs(piece)} if logprobs else {}))
+            for piece in pieces(dice, text)
+        ]
+        queue.insert(0, chunk(first, index=index))
         if len(queue) > 1 and chance(dice, 5):
-            queue[-1]["finish_reason"] = reason  # beside the last text
+            queue[-1]["choices"][0]["finish_reason"] = reason  # beside the last text
         else:
-            queue.append({"index": index, "delta": {}, "finish_reason": reason})
+            queue.append(chunk({}, reason, index=index))
         queues.append(queue)
     events: list[dict[str, Any]] = []
-    head = {**HEAD, "object": "chat.completion.chunk"}
     while any(queues):
         queue = pick(dice, [queue for queue in queues if queue])
-        events.append({**head, "choices": [queue.pop(0)]})
+        events.append(queue.pop(0))
     if usage is not None:
-        events.append({**head, "choices": [], "usage": usage})
+        events.append({**HEAD, "choices": [], "usage": usage})
     return events
 
 

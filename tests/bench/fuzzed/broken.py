@@ -5,12 +5,10 @@ What had come leaves, as if the model had been cut off there, and then the clien
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.helpers.stream_rules import check_stream, check_whole
+from tests.response.streams import chunk, completion, says
 from toolcall_middleware.settings import Settings
 
-from .asked import HEAD
 from .dice import Dice, chance, pick, pieces
 from .driven import stream, whole
 from .frames import cuts, frame, payloads
@@ -29,11 +27,7 @@ def one(dice: Dice) -> str:
     )
     text = text_of(dice, settings.format)[0].replace("\ud800", "?")
     text = text[: dice.below(len(text) + 1)]
-    deltas: list[dict[str, Any]] = [{"role": "assistant"}, *({"content": piece} for piece in pieces(dice, text))]
-    events: list[dict[str, Any]] = [
-        {**HEAD, "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-        for delta in deltas
-    ]
+    events = [chunk({"role": "assistant"}), *says(*pieces(dice, text))]
     ending = pick(dice, ("error", "cut", "garbage", "half", "no done"))
     if ending == "error":
         events.append({"error": {"message": "engine died", "code": 500}})
@@ -45,17 +39,14 @@ def one(dice: Dice) -> str:
     sent = cuts(dice, data)
     with told(text=text, ending=ending, settings=settings, sent=sent):
         outcome = stream(settings, _REQUEST, sent, cut=ending != "error")
+        answer = whole(settings, _REQUEST, completion(text, "length"))
         if not outcome.body:
             assert outcome.error is not None
-            choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "length"}
-            answer = whole(settings, _REQUEST, {**HEAD, "object": "chat.completion", "choices": [choice]})
             had = check_whole(answer.body, tools={"weather", "find_all"}, objects=False).only
             assert (had.content or "", had.reasoning, had.calls) == ("", "", []), "text was lost"
             return ending
         stopped = outcome.error is None  # by us: the model went on with somebody else's turn
         got = check_stream(payloads(outcome.body), tools={"weather", "find_all"}, objects=False, error=not stopped).only
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "length"}
-        answer = whole(settings, _REQUEST, {**HEAD, "object": "chat.completion", "choices": [choice]})
         if answer.error is not None:  # the model's own fault, which came before the backend's
             assert outcome.error == answer.error
             return str(answer.error)

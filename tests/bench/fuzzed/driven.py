@@ -57,14 +57,14 @@ def _one_answer(exchange: Driven, pieces: list[bytes], *, cut: bool) -> bytes:
     return b"".join(out)
 
 
-def whole(settings: Settings, request: dict[str, Any], *answers: dict[str, Any]) -> Outcome:
+def whole(settings: Settings, request: dict[str, Any], *answers: bytes) -> Outcome:
     """The backend answers with one completion after another; the last one is repeated."""
     exchange = Driven(settings, BackendMemory())
     try:
         assert exchange.on_request(json.dumps(request).encode()) is not None
         for number in range(_TRIES):
             exchange.on_response_start(200, [(b"content-type", b"application/json")])
-            reply = exchange.whole(json.dumps(answers[min(number, len(answers) - 1)]).encode())
+            reply = exchange.whole(answers[min(number, len(answers) - 1)])
             again = exchange.take_next()
             if again is None:
                 assert reply is not None, "no answer and no other try"

@@ -17,6 +17,7 @@ from tests.apis.messages import received as by_messages
 from tests.apis.responses import received as by_responses
 from tests.helpers.driven import Driven
 from tests.helpers.stream_rules import Answered, check_stream, check_whole
+from tests.response.streams import chunk, completion, role, says
 from toolcall_middleware.apis.face import FaceRequest
 from toolcall_middleware.errors import ToolCallError
 from toolcall_middleware.settings import Settings
@@ -28,7 +29,6 @@ from .frames import cuts
 from .texts import FORMATS, TOOLS, text_of
 from .told import told
 
-_HEAD = {"id": "c", "created": 1, "model": "m"}
 _ACCUMULATED = 16  # one of so many streams also goes through the SDK's accumulator, which takes most of the time
 _ENDED = {"tool_calls": "tool_use", "length": "max_tokens", "stop": "end_turn"}
 
@@ -124,14 +124,9 @@ def _asked(way: _Way, settings: Settings, *, stream: bool) -> tuple[Fed, Driven]
 def _streamed(way: _Way, settings: Settings, sent: list[str], reason: str) -> tuple[bytes, Fed]:
     face, exchange = _asked(way, settings, stream=True)
     exchange.on_response_start(200, [(b"content-type", b"text/event-stream")])
-    deltas: list[tuple[dict[str, Any], str | None]] = [({"role": "assistant", "content": ""}, None)]
-    deltas += [({"content": piece}, None) for piece in sent]
-    deltas.append(({}, reason))
     out = b""
-    for delta, ended in deltas:
-        choice = {"index": 0, "delta": delta, "finish_reason": ended}
-        chunk = {**_HEAD, "object": "chat.completion.chunk", "choices": [choice]}
-        out += exchange.feed(b"data: %b\n\n" % json.dumps(chunk).encode())
+    for payload in (role(), *says(*sent), chunk({}, reason)):
+        out += exchange.feed(b"data: %b\n\n" % json.dumps(payload).encode())
         if exchange.stopped:
             return out, face
     return out + exchange.feed(b"data: [DONE]\n\n") + exchange.finish(), face
@@ -140,8 +135,7 @@ def _streamed(way: _Way, settings: Settings, sent: list[str], reason: str) -> tu
 def _collected(way: _Way, settings: Settings, text: str, reason: str) -> tuple[Answered, _Got]:
     face, exchange = _asked(way, settings, stream=False)
     exchange.on_response_start(200, [(b"content-type", b"application/json")])
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
-    reply = exchange.whole(json.dumps({**_HEAD, "object": "chat.completion", "choices": [choice]}).encode())
+    reply = exchange.whole(completion(text, reason))
     assert reply is not None
     chat = check_whole(reply.body, tools=None, objects=False)
     return chat, way.whole(face.whole(reply.status, {}, reply.body).body)

@@ -8,11 +8,12 @@ import json
 from typing import Any
 
 from tests.helpers.stream_rules import check_stream, check_whole, same_answer
+from tests.response.streams import chunk, completion, role, says
 from toolcall_middleware.formats import registry
 from toolcall_middleware.model import ToolCall
 from toolcall_middleware.settings import Settings
 
-from .asked import HEAD, USAGE
+from .asked import USAGE
 from .dice import Dice, chance, pick, pieces
 from .driven import stream, whole
 from .frames import cuts, frame, payloads
@@ -87,14 +88,10 @@ def _text(dice: Dice, own: str) -> str:
 
 
 def _events(dice: Dice, text: str, reason: str) -> list[dict[str, Any]]:
-    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    deltas += [{"content": piece} for piece in pieces(dice, text)]
-    head = {**HEAD, "id": f"c{dice.below(1000)}", "object": "chat.completion.chunk"}
-    chunks: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-    chunks.append({"index": 0, "delta": {}, "finish_reason": reason})
-    return [{**head, "choices": [chunk]} for chunk in chunks]
+    said = [role(), *says(*pieces(dice, text)), chunk({}, reason)]
+    head = {"id": f"c{dice.below(1000)}"}
+    return [{**one, **head} for one in said]
 
 
-def _completion(text: str, reason: str) -> dict[str, Any]:
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
-    return {**HEAD, "object": "chat.completion", "choices": [choice], "usage": USAGE}
+def _completion(text: str, reason: str) -> bytes:
+    return completion(text, reason, usage=USAGE)

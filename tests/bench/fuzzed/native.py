@@ -10,9 +10,10 @@ import json
 from typing import Any
 
 from tests.helpers.stream_rules import Answered, check_stream, check_whole, same_answer
+from tests.response.streams import HEAD, chunk, completion
 from toolcall_middleware.settings import Settings
 
-from .asked import HEAD, USAGE
+from .asked import USAGE
 from .dice import Dice, chance, pick, pieces
 from .driven import Outcome, stream, whole
 from .frames import cuts, frame, payloads
@@ -43,7 +44,7 @@ def one(dice: Dice) -> str:
     usage = None if dice.below(2) else USAGE
     events = _events(dice, text, calls, fault, reason)
     if usage is not None:
-        events.append({**HEAD, "object": "chat.completion.chunk", "choices": [], "usage": usage})
+        events.append({**HEAD, "choices": [], "usage": usage})
     ending = pick(dice, ("done", "done", "done", "no done", "error", "cut"))
     if ending in {"error", "cut"}:
         events = events[: 1 + dice.below(len(events))]
@@ -81,9 +82,7 @@ def _events(dice: Dice, text: str, calls: list[tuple[str, str]], fault: str, rea
     deltas += [{"content": piece} for piece in pieces(dice, text)]
     for number, (name, arguments) in enumerate(calls):
         deltas += [{"tool_calls": [entry]} for entry in _entries(dice, number, name, arguments, fault)]
-    made: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-    made.append({"index": 0, "delta": {}, "finish_reason": reason})
-    return [{**HEAD, "object": "chat.completion.chunk", "choices": [choice]} for choice in made]
+    return [*map(chunk, deltas), chunk({}, reason)]
 
 
 def _entries(dice: Dice, number: int, name: str, arguments: str, fault: str) -> list[dict[str, Any]]:
@@ -120,15 +119,14 @@ def _entries(dice: Dice, number: int, name: str, arguments: str, fault: str) -> 
     return entries
 
 
-def _completion(text: str, calls: list[tuple[str, str]], reason: str) -> dict[str, Any]:
+def _completion(text: str, calls: list[tuple[str, str]], reason: str) -> bytes:
     message: dict[str, Any] = {"role": "assistant", "content": text or None if calls else text}
     if calls:
         message["tool_calls"] = [
             {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
             for number, (name, arguments) in enumerate(calls)
         ]
-    choice = {"index": 0, "message": message, "finish_reason": reason}
-    return {**HEAD, "object": "chat.completion", "choices": [choice], "usage": USAGE}
+    return completion(message, reason, usage=USAGE)
 
 
 def _as_sent(got: Answered, text: str, calls: list[tuple[str, str]]) -> None:
