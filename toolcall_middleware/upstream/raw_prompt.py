@@ -18,9 +18,9 @@ from ..formats.family import Family
 from ..formats.prompt import escaping
 from ..formats.registry import thoughts_of
 from ..formats.template import sources
-from ..formats.template.layout import tokens
 from ..formats.template.prompts import TemplatePrompts, Written
 from ..formats.template.render import TemplateRefusalError
+from ..formats.template.turns import tokens
 from ..model import ToolCall, ToolResult
 from ..parsing.text.reasoning import OpenedReasoning
 from ..request.messages import calls_of

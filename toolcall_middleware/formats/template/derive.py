@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ...parsing.text.grammar import Opener
 from .. import markup
@@ -15,18 +16,19 @@ from ..prompt import escaping
 from ..prompt.tool_results import between_tags, named
 from ..syntax.shape import ANY_JSON, Rendered, reads
 from . import probes, shapes, tools, turns
-from .layout import tokens
 from .probes import PLAIN, UNLIKELY, as_call, context, said
 from .render import ChatTemplate
 from .response_template import DECLARATION, Declared
 from .shapes import Syntax
-from .turns import Turns
+from .turns import Turns, tokens
 
 NAME = "template"
 _ASKED = said(probes.USER)
 _MAX_END = 64
 _ODD = re.compile(r"[^\w\s]")
 _TAG_NAME = re.compile(r"</?([A-Za-z_][\w:.-]{2,64})([\s>=/]?)")
+_Call = tuple[str, Mapping[str, Any]]
+"""A name and arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,132 +71,94 @@ def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | N
     declared: what the checkpoint says of its calls, used where it reads them back, and alone where the template writes
     none. Raises FormatError where the template cannot be rendered at all.
     """
-    found = turns.read(template)
-    if isinstance(found, str):
-        return Derived(family=None, why=found) if declared is None else _as_declared(template, declared, found)
-    if declared is not None and found.reasoning is None:
-        found = replace(found, reasoning=declared.reasoning)
-    plain, unlikely, beside = _rendered(template, found)
-    if len(plain) < len(PLAIN):
-        return Derived(family=None, why="the template does not render calls with arguments of every type")
-    candidates = _candidates(found, plain, unlikely, adopt=adopt)
-    if declared is not None:
-        candidates = itertools.chain([(declared.calls, None)], candidates)
-    chosen = next((one for one in candidates if all(reads(_openers(one[0]), turn) for turn in plain)), None)
-    if chosen is None:
+    found, why = turns.read(template), ""
+    if not isinstance(found, str):
+        if declared is not None and found.reasoning is None:
+            found = replace(found, reasoning=declared.reasoning)
+        plain, unlikely, beside = _rendered(template, found)
+        if len(plain) < len(PLAIN):
+            return Derived(family=None, why="the template does not render calls with arguments of every type")
+        candidates = _candidates(found, plain, unlikely, adopt=adopt)
+        if declared is not None:
+            candidates = itertools.chain([declared.calls], candidates)
+    elif declared is not None:
+        why, candidates = found, iter((declared.calls,))
+        eos = template.special.get("eos_token", "")
+        found = Turns(layout=declared.layout, reasoning=declared.reasoning, ends=(eos,) if eos else ())
+        plain, unlikely = map(declared.calls.written, (PLAIN, UNLIKELY))
+        beside = []
+    else:
+        return Derived(family=None, why=found)
+    syntax = next((one for one in candidates if one.reads_back(plain)), None)
+    if syntax is None:
         return Derived(
             family=None,
             sample=plain[0].text,
             why=f"no reader gives the rendered calls back, which begin like {plain[0].text[:80]!r}",
         )
-    syntax, like = chosen
-    block = tools.read(template, found, (tokens(found.layout.opening + found.layout.before) or [""])[0])
-    unknown: list[str] = []
-    if declared is not None and syntax is not declared.calls:
-        unknown.append(f"{DECLARATION} does not read what the chat template renders, which tells instead")
-    if not all(reads(_openers(syntax), turn) for turn in beside):
-        unknown.append("text beside a call: the template does not have it in one turn with the call")
-    if block.own_words:
-        whose = "our words" if like is None else f"the words of {like}"
-        unknown.append(f"how the template presents tools: the prompt says it in {whose}")
-    if found.reasoning is None:
-        unknown.append("the markers around reasoning")
-    if found.result is None:
-        unknown.append("tags around a result: they stand in our own")
-    if found.layout.between is None:
-        unknown.append("what stands between two calls: the template writes one a turn")
-    proved = _proved(found, syntax, like, block, [*plain, *unlikely], unknown)
-    return replace(
-        proved,
-        like=like,
-        same_text=all((syntax.write(turn.calls) or "").strip() == turn.text for turn in plain),
-        proofs=tuple(plain),
+    marks = tokens(found.layout.opening + found.layout.before) or [""]
+    block = tools.OURS if why else tools.read(template, found, marks[0])
+    tried = [*plain, *unlikely]
+    good = [turn for turn in tried if syntax.reads_back([turn])]
+    whose = "our words" if syntax.like is None else f"the words of {syntax.like}"
+    unknown = {
+        f"what {DECLARATION} does not say ({why}): the prompt presents tools and results in our words": why,
+        f"{DECLARATION} does not read what the chat template renders, which tells instead": (
+            declared is not None and syntax is not declared.calls
+        ),
+        "text beside a call: the template does not have it in one turn with the call": (not syntax.reads_back(beside)),
+        f"how the template presents tools: the prompt says it in {whose}": block.own_words and not why,
+        "the markers around reasoning": found.reasoning is None,
+        "tags around a result: they stand in our own": found.result is None and not why,
+        "what stands between two calls: the template writes one a turn": found.layout.between is None and not why,
+    }
+    return Derived(
+        family=_family(found, syntax, block),
+        kind=syntax.kind,
+        like=syntax.like,
+        read_back=len(good),
+        tried=len(tried),
+        same_text=not why and all((syntax.write(turn.calls) or "").strip() == turn.text for turn in plain),
+        sample=max(tried, key=lambda turn: len(turn.calls)).text,
+        lost=tuple(turn.calls[0].arguments for turn in tried if turn not in good),
+        unknown=tuple(said for said, is_so in unknown.items() if is_so),
         facts={
-            **proved.facts,
+            "reasoning": " … ".join(found.reasoning or ()),
             "ends of a turn": " ".join(found.ends),
             "others' turns": " ".join(found.stops),
             "results": " … ".join(found.result or ()),
             "tools": block.place,
         },
+        proofs=tuple(plain),
     )
-
-
-def _as_declared(template: ChatTemplate, declared: Declared, why: str) -> Derived:
-    """The declared family. why: what the template does not show."""
-    syntax, eos = declared.calls, template.special.get("eos_token", "")
-    found = Turns(
-        dialect=probes.DIALECTS[0],
-        layout=declared.layout,
-        begin="",
-        end="",
-        reasoning=declared.reasoning,
-        ends=(eos,) if eos else (),
-    )
-    written = [(call, syntax.write([call])) for call in (as_call("look_up", each) for each in (*PLAIN, *UNLIKELY))]
-    tried = [Rendered(text, (call,)) for call, text in written if text is not None]
-    unknown = [f"what {DECLARATION} does not say ({why}): the prompt presents tools and results in our words"]
-    if not declared.reasoning:
-        unknown.append("the markers around reasoning")
-    return _proved(found, syntax, None, tools.OURS, tried, unknown)
-
-
-def _proved(
-    found: Turns,
-    syntax: Syntax,
-    like: str | None,
-    block: tools.ToolBlock,
-    tried: Sequence[Rendered],
-    unknown: Sequence[str],
-) -> Derived:
-    """The family of these calls, and which of the turns that were tried it reads back."""
-    good = [turn for turn in tried if reads(_openers(syntax), turn)]
-    return Derived(
-        family=_family(found, syntax, like, block),
-        kind=syntax.kind,
-        read_back=len(good),
-        tried=len(tried),
-        sample=max(tried, key=lambda turn: len(turn.calls)).text,
-        lost=tuple(turn.calls[0].arguments for turn in tried if turn not in good),
-        unknown=tuple(unknown),
-        facts={"reasoning": " … ".join(found.reasoning or ())},
-        proofs=tuple(turn for turn in good if turn.calls[0].arguments != "{}"),
-    )
-
-
-def _openers(syntax: Syntax) -> tuple[Opener, ...]:
-    return (*syntax.openers, *ANY_JSON)
 
 
 def _rendered(template: ChatTemplate, found: Turns) -> tuple[list[Rendered], list[Rendered], list[Rendered]]:
     """Turns with calls as the template renders them, without the turn's own markers: with arguments that any reader
     gives back, with unlikely ones, and with text beside a call, which not all templates have in one turn.
     """
-    single = [("look_up", arguments) for arguments in (*PLAIN, *UNLIKELY)]
-    asked = [([call], "") for call in single]
-    asked.append((single[:1], probes.CONTENT))
-    if found.layout.between is not None:
-        asked.append(([(probes.NAMES[0], probes.SAMPLE), (probes.NAMES[1], {"days": 7})], ""))
-    contexts = [
-        context([_ASKED, found.dialect.calls(calls, **({"content": content} if content else {}))])
-        for calls, content in asked
-    ]
-    plain: list[Rendered] = []
-    unlikely: list[Rendered] = []
-    beside: list[Rendered] = []
-    for (calls, content), text in zip(asked, template.render(contexts), strict=True):
-        inner = found.calls_of(text)
-        if inner is not None and calls[0][0] in inner:
-            group = beside if content else unlikely if calls[0][1] in UNLIKELY else plain
-            group.append(Rendered(inner, tuple(as_call(*call) for call in calls), content))
-    return plain, unlikely, beside
+
+    def rendered(turns: Sequence[Sequence[_Call]], content: str = "") -> list[Rendered]:
+        more = {"content": content} if content else {}
+        texts = template.render([context([_ASKED, found.dialect.calls(calls, **more)]) for calls in turns])
+        return [
+            Rendered(inner, tuple(as_call(*call) for call in calls), content)
+            for calls, inner in zip(turns, map(found.calls_of, texts), strict=True)
+            if inner is not None and calls[0][0] in inner
+        ]
+
+    single = [[("look_up", arguments)] for arguments in PLAIN]
+    several = [[(probes.NAMES[0], probes.SAMPLE), (probes.NAMES[1], {"days": 7})]]
+    plain = rendered([*single, *(several if found.layout.between is not None else ())])
+    unlikely = rendered([[("look_up", arguments)] for arguments in UNLIKELY])
+    return plain, unlikely, rendered(single[:1], probes.CONTENT)
 
 
 def _candidates(
     found: Turns, plain: Sequence[Rendered], unlikely: Sequence[Rendered], *, adopt: bool
-) -> Iterator[tuple[Syntax, str | None]]:
+) -> Iterator[Syntax]:
     """Ways to read and write the calls, best first."""
-    texts = {turn.calls[0].arguments: turn.text for turn in (*unlikely, *reversed(plain))}
-    own = shapes.of_layout(found.layout, lambda arguments: texts.get(probes.written(arguments)))
+    own = shapes.of_layout(found.layout, {turn.calls[0].arguments: turn.text for turn in (*unlikely, *plain)})
     known: tuple[Family, ...] = markup.families() if adopt else ()
     # Several families write the same: the one with the most models comes first. A form without known models (the
     # loose dialects) is no evidence about a template.
@@ -202,15 +166,15 @@ def _candidates(
     families = sorted(filter(models.get, known), key=lambda family: -models[family])
     for family in families:
         if all((family.write(turn.calls) or "").strip() == turn.text for turn in plain):
-            yield _of_family(family, None), family.name
+            yield _of_family(family, None)
     readers = [family for family in families if all(reads(_own_openers(family), turn) for turn in plain)]
     for family in readers:
         if any(_opens(opener, plain[0].text) for opener in _own_openers(family)):
-            yield _of_family(family, own), family.name
+            yield _of_family(family, own)
     if own is not None:
-        yield own, None
+        yield own
     for family in readers:
-        yield _of_family(family, own), family.name
+        yield _of_family(family, own)
 
 
 def _own_openers(family: Family) -> tuple[Opener, ...]:
@@ -226,15 +190,12 @@ def _opens(opener: Opener, text: str) -> bool:
 
 def _of_family(family: Family, own: Syntax | None) -> Syntax:
     writer = None if own is None else own.calls
-    return Syntax(f"as {family.name}: {family.about}", _own_openers(family), family.calls, writer)
+    return Syntax(f"as {family.name}: {family.about}", _own_openers(family), family.calls, writer, family.name)
 
 
-def _family(found: Turns, syntax: Syntax, like: str | None, block: tools.ToolBlock) -> Family:
-    model: Family | None = markup.by_name().get(like)
-    if block.own_words and model is not None:
-        prompt, tool, between = model.prompt, model.tool, model.between
-    else:
-        prompt, tool, between = block.prompt, block.tool, block.between
+def _family(found: Turns, syntax: Syntax, block: tools.ToolBlock) -> Family:
+    model: Family | None = markup.by_name().get(syntax.like)
+    words = model if block.own_words and model is not None else block
     results = named if model is None else model.results
     if found.result is not None:
         results = between_tags(*found.result)
@@ -245,9 +206,9 @@ def _family(found: Turns, syntax: Syntax, like: str | None, block: tools.ToolBlo
         auto_openers=syntax.openers,
         fallback=ANY_JSON,
         markup=_markup(found),
-        prompt=prompt,
-        tool=tool,
-        between=between,
+        prompt=words.prompt,
+        tool=words.tool,
+        between=words.between,
         write=syntax.write,
         results=results,
         answer="the call in that form" if model is None else model.answer,

@@ -14,6 +14,7 @@ SYSTEM = "Wqsystem zone"
 USER = "Vquser asks"
 CONTENT = "Rqcontent said"
 THOUGHT = "Tqthought had"
+THOUGHT_FIELDS = ("reasoning_content", "reasoning", "thinking")
 RESULT = "Kqresult one"
 NAMES = ("zqlookup", "xqclock")
 KEYS = ("gqcity", "hqdays")

@@ -6,6 +6,7 @@ presents tools and a system message at all, which markers end a turn.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -20,10 +21,9 @@ from .. import markup
 from ..prompt import escaping
 from ..prompt.tool_results import guarded
 from . import probes, turns
-from .layout import common_start
 from .probes import Dialect, context, named_id, said
 from .render import TemplateRefusalError
-from .turns import Turns
+from .turns import Turns, common_start
 
 if TYPE_CHECKING:
     from .sources import Checkpoint
@@ -54,11 +54,6 @@ class Manner:
     """How it renders turns with calls; None: it writes no calls."""
     ends: tuple[str, ...] = ()
     """Markers that are only at the end of a turn of the assistant."""
-
-    @property
-    def dialect(self) -> Dialect | None:
-        """How it wants the messages with calls."""
-        return None if self.turns is None else self.turns.dialect
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,45 +94,38 @@ class TemplatePrompts:
         """
         manner = self.manner
         speaks = any(message.get("tool_calls") or message["role"] == "tool" for message in messages)
-        own = (manner.tools or not tools) and (manner.dialect is not None or not speaks)
-        text = refusal = None
-        if own:
-            wanted = _as_wanted(messages, manner)
-            text, refusal = self._first_of([(wanted, tools or None), (wanted, _filled(tools))], more)
+        text = None
+        if (manner.tools or not tools) and (manner.turns is not None or not speaks):
+            try:
+                text = self._rendered(messages, tools or None, _filled(tools), more)
+            except TemplateRefusalError as refusal:
+                said_so = on_one_line(str(refusal))
+                _log.info("The chat template refuses these messages (%s): calls and results go as text.", said_so)
+        own = text is not None
         if text is None:
-            if refusal is not None:
-                _log.info(
-                    "The chat template refuses these messages (%s): calls and results go as text.",
-                    on_one_line(str(refusal)),
-                )
-            own, wanted = False, _as_wanted(plain, manner)
-            text, refusal = self._first_of([(wanted, None), (wanted, [])], more)
-            if text is None:
-                raise TemplateRefusalError(str(refusal))
+            text = self._rendered(plain, None, [], more)
         bos = self._checkpoint.template.special.get("bos_token", "")
         if self._checkpoint.engine_begins and bos:
             text = text.removeprefix(bos)
         return Written(text, own, _opened(text, manner), manner.ends)
 
-    def _first_of(
-        self, ways: Sequence[tuple[Sequence[Message], Sequence[Any] | None]], more: Mapping[str, Any]
-    ) -> tuple[str | None, TemplateRefusalError | None]:
-        """The first that the template renders, of messages and tools; where it renders none, the first refusal."""
-        first: TemplateRefusalError | None = None
-        for messages, tools in ways:
-            usual = {"messages": list(messages), "tools": tools, "documents": None}
+    def _rendered(self, messages: Sequence[Message], tools: Any, others: Any, more: Mapping[str, Any]) -> str:
+        """The messages with the tools, or with `others` where the template refuses those. Raises its first refusal."""
+        wanted = _as_wanted(messages, self.manner)
+        usual = {"add_generation_prompt": True, **more, "messages": wanted, "documents": None}
+        try:
+            return self._checkpoint.template.write({**usual, "tools": tools})
+        except TemplateRefusalError as first:
             try:
-                return self._checkpoint.template.write({"add_generation_prompt": True, **more, **usual}), None
-            except TemplateRefusalError as refusal:
-                first = first or refusal
-        return None, first
+                return self._checkpoint.template.write({**usual, "tools": others})
+            except TemplateRefusalError:
+                raise first from None
 
 
 def _manner_of(checkpoint: Checkpoint) -> Manner:
     template = checkpoint.template
-    user = said(probes.USER)
-    thought = {"reasoning_content": probes.THOUGHT, "reasoning": probes.THOUGHT, "thinking": probes.THOUGHT}
-    thoughtful = [user, {**said(probes.CONTENT, "assistant"), **thought}, user, said(probes.CONTENT, "assistant")]
+    user, answer = said(probes.USER), said(probes.CONTENT, "assistant")
+    thoughtful = [user, {**answer, **dict.fromkeys(probes.THOUGHT_FIELDS, probes.THOUGHT)}, user, answer]
     and_tools, with_system, shown, bare, thinking = template.render([*probes.FRONTS, context(thoughtful)])
     found = turns.read(template)
     tools = shown is not None and all(name in shown for name in probes.NAMES)
@@ -179,11 +167,29 @@ def _opened(text: str, manner: Manner) -> tuple[str, str] | None:
 
 
 def _as_wanted(messages: Sequence[Message], manner: Manner) -> list[Message]:
-    """The messages in the template's own dialect."""
-    made = [
-        _in_dialect(message, manner)
-        for message in _with_ids(messages, named=manner.dialect is not None and manner.dialect.named_ids)
-    ]
+    """The messages in the template's own dialect, with ids of calls that every template takes, and with the names of
+    the calls beside their results, which cannot end themselves.
+    """
+    found = manner.turns
+    dialect, result = (Dialect(), None) if found is None else (found.dialect, found.result)
+    ids: dict[str, str] = {}
+    names: dict[str, str] = {}
+    made: list[Message] = []
+    for message in messages:
+        if calls := message.get("tool_calls"):
+            for call in calls:
+                own, name = call["id"], call["function"]["name"]
+                ids[own], names[own] = named_id(name, len(ids)) if dialect.named_ids else _short(own), name
+            content = message.get("content") or (None if dialect.no_content else "")
+            made.append({**message, "content": content, "tool_calls": [_call(each, ids, dialect) for each in calls]})
+        elif message["role"] == "tool":
+            own, content = message["tool_call_id"], message["content"]
+            if result is not None and not escaping.has_markup(result[1]):
+                content = guarded(content, result[1])
+            shown = {"name": names.get(own, ""), **message, "content": content}
+            made.append({**shown, "tool_call_id": ids.get(own) or _short(own)})
+        else:
+            made.append(message)
     if not manner.system and made and made[0]["role"] == "system":
         front = made.pop(0)["content"]
         if made and made[0]["role"] == "user":
@@ -193,50 +199,13 @@ def _as_wanted(messages: Sequence[Message], manner: Manner) -> list[Message]:
     return made
 
 
-def _in_dialect(message: Message, manner: Manner) -> Message:
-    calls, found = message.get("tool_calls"), manner.turns
-    if found is None:
-        return message
-    if message["role"] == "tool" and found.result is not None and not escaping.has_markup(closing := found.result[1]):
-        return {**message, "content": guarded(message["content"], closing)}
-    if not calls:
-        return message
-    dialect = found.dialect
-    written = [{**call, "function": {**call["function"], "arguments": _arguments(call, dialect)}} for call in calls]
-    empty = None if dialect.no_content else ""
-    return {**message, "content": message.get("content") or empty, "tool_calls": written}
-
-
-def _arguments(call: Mapping[str, Any], dialect: Dialect) -> Any:
-    text = call["function"]["arguments"]
-    if dialect.as_text:
-        return text or "{}"
-    try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, dict) else text
-
-
-def _with_ids(messages: Sequence[Message], *, named: bool) -> list[Message]:
-    """The messages with ids of calls that every template takes, and the names of the calls beside their results.
-
-    named: the ids hold the calls' names.
-    """
-    ids: dict[str, str] = {}
-    names: dict[str, str] = {}
-    made: list[Message] = []
-    for message in messages:
-        if calls := message.get("tool_calls"):
-            for call in calls:
-                own, name = call["id"], call["function"]["name"]
-                ids[own], names[own] = named_id(name, len(ids)) if named else _short(own), name
-            message = {**message, "tool_calls": [{**call, "id": ids[call["id"]]} for call in calls]}  # noqa: PLW2901
-        elif message["role"] == "tool":
-            own = message["tool_call_id"]
-            message = {"name": names.get(own, ""), **message, "tool_call_id": ids.get(own) or _short(own)}  # noqa: PLW2901
-        made.append(message)
-    return made
+def _call(call: Mapping[str, Any], ids: Mapping[str, str], dialect: Dialect) -> Message:
+    arguments: Any = call["function"]["arguments"] or "{}"
+    if not dialect.as_text:
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(arguments)
+            arguments = value if isinstance(value, dict) else arguments
+    return {**call, "id": ids[call["id"]], "function": {**call["function"], "arguments": arguments}}
 
 
 def _short(call_id: str) -> str:

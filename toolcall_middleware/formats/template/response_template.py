@@ -16,12 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...parsing.text.grammar import Opener
 from ..syntax.json import Json
-from ..syntax.shape import ANY_JSON, Rendered, opener, reads
-from .layout import ARGUMENTS, NAME, Layout
-from .probes import PLAIN, as_call
+from ..syntax.shape import opener
+from .probes import PLAIN, THOUGHT_FIELDS
 from .shapes import Syntax, is_special, unmistakable
+from .turns import ARGUMENTS, NAME, Layout
 
 VERSION = 1
 DECLARATION = "the checkpoint's response_template"
@@ -67,11 +66,12 @@ def compiled(declared: Mapping[str, Any]) -> Declared:
     begins = field.get("open")
     begins = begins if isinstance(begins, list) and begins else [begins]
     found = [_calls({**field, "open": begin}) for begin in begins[:_MAX_OPENS]]
-    openers = tuple(opener(each.marker, each, special=is_special(each.marker)) for each in found)
-    if not all(_comes_back(each, openers) for each in found) or len({each.marker for each in openers}) < len(found):
-        raise NotCompiled("calls that are written so are not read back")
+    openers = {each.marker: opener(each.marker, each, special=is_special(each.marker)) for each in found}
     first = found[0]
-    syntax = Syntax(f"declared by the checkpoint: JSON objects behind {first.marker}", openers, first)
+    kind = f"declared by the checkpoint: JSON objects behind {first.marker}"
+    syntax = Syntax(kind, tuple(openers.values()), first)
+    if not syntax.reads_back(syntax.written(PLAIN)):
+        raise NotCompiled("calls that are written so are not read back")
     layout = Layout(opening=first.open, call=first.call, between=first.between, closing=first.close, region="{}")
     return Declared(syntax, layout, _reasoning(declared))
 
@@ -109,20 +109,9 @@ def _calls(field: Mapping[str, Any]) -> Json:
     return found
 
 
-def _comes_back(calls: Json, openers: tuple[Opener, ...]) -> bool:
-    """Whether calls of plain arguments are read as they are written."""
-    write = calls.writer()
-    for sample in PLAIN:
-        call = as_call("look_up", sample)
-        text = write([call])
-        if text is None or not reads((*openers, *ANY_JSON), Rendered(text, (call,))):
-            return False
-    return True
-
-
 def _reasoning(declared: Mapping[str, Any]) -> tuple[str, str] | None:
     """The markers around reasoning, where they are literals."""
-    for name in ("reasoning_content", "reasoning", "thinking"):
+    for name in THOUGHT_FIELDS:
         with contextlib.suppress(NotCompiled):
             field = _field(declared, name) or {}
             pair = _anchor(field, "open").strip(), _anchor(field, "close").strip()

@@ -5,20 +5,17 @@ it does not read back what the template renders.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...parsing.text.grammar import Opener
 from ..syntax.json import Json, Named
 from ..syntax.literals import Gemma, Python, double, single
-from ..syntax.shape import Shape, WriteCalls, bare_call, ignored, opener
+from ..syntax.shape import ANY_JSON, Rendered, Shape, WriteCalls, bare_call, ignored, opener, reads
 from ..syntax.slots import Slots
-from .layout import ARGUMENTS, ID, NAME, NUMBER, Layout, common_end, common_start, tokens
-from .probes import KEYS, VALUES
-
-Rendered = Callable[[dict[str, Any]], str | None]
-"""A turn with one call with these arguments, without the turn's own markers."""
+from .probes import KEYS, VALUES, as_call
+from .turns import ARGUMENTS, ID, NAME, NUMBER, Layout, common_end, common_start, tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +28,26 @@ class Syntax:
     calls: Shape
     writer: Shape | None = None
     """Writes them; None: `calls` does."""
+    like: str | None = None
+    """The built-in family whose reader it is."""
 
     @property
     def write(self) -> WriteCalls:
         """Writes the calls of a turn."""
         return (self.writer or self.calls).writer(*self.openers)
 
+    def written(self, arguments: Sequence[dict[str, Any]]) -> list[Rendered]:
+        """Calls with these arguments as it writes them."""
+        calls = [as_call("look_up", each) for each in arguments]
+        return [Rendered(text, (call,)) for call in calls if (text := self.write([call])) is not None]
 
-def of_layout(layout: Layout, rendered: Rendered) -> Syntax | None:
-    """The syntax of a layout; None: no reader knows such."""
+    def reads_back(self, turns: Iterable[Rendered]) -> bool:
+        """Whether each of the turns is read as the calls that it was rendered from."""
+        return all(reads((*self.openers, *ANY_JSON), turn) for turn in turns)
+
+
+def of_layout(layout: Layout, texts: Mapping[str, str]) -> Syntax | None:
+    """The syntax of a layout; None: no reader knows such. texts: turns with one call, by its arguments."""
     if layout.json:
         return (_object if "{" in layout.before else _named)(layout)
     if layout.order != NAME + ARGUMENTS or NUMBER in layout.call:
@@ -49,10 +57,10 @@ def of_layout(layout: Layout, rendered: Rendered) -> Syntax | None:
     if again != is_ + VALUES[1]:
         return None
     if layout.behind(NAME).strip() == "(" and is_.strip().startswith("="):
-        return _pythonic(layout, is_, rendered)
+        return _pythonic(layout, is_, texts)
     if layout.before.endswith("call:") and layout.behind(NAME) == "{" and is_.startswith(":"):
         return _gemma(layout, is_[1:])
-    return _tags(layout, is_, next_, rendered)
+    return _tags(layout, is_, next_, texts)
 
 
 def unmistakable(marker: str) -> bool:
@@ -122,12 +130,12 @@ def _named(layout: Layout) -> Syntax | None:
 # -- arguments are one by one -----------------------------------------------------------------------------------------
 
 
-def _pythonic(layout: Layout, is_: str, rendered: Rendered) -> Syntax | None:
+def _pythonic(layout: Layout, is_: str, texts: Mapping[str, str]) -> Syntax | None:
     calls = Python(
         open=layout.opening.lstrip() + layout.before,
         close=layout.closing.rstrip(),
         between=layout.between or ", ",
-        json_words="true" in (rendered({"flag": True, "other": False}) or ""),
+        json_words="true" in texts.get('{"flag": true, "other": false}', ""),
         quote=single if is_.endswith("'") else double,
     )
     marker = calls.marker
@@ -140,11 +148,11 @@ def _gemma(layout: Layout, mark: str) -> Syntax | None:
     return _behind("Gemma's notation", calls, *calls.openers) if mark and begin and end else None
 
 
-def _tags(layout: Layout, is_: str, next_: str, rendered: Rendered) -> Syntax | None:
+def _tags(layout: Layout, is_: str, next_: str, texts: Mapping[str, str]) -> Syntax | None:
     value_end = common_start(next_, layout.after)
     parameter = common_end(next_[len(value_end) :], layout.behind(NAME))
     end = layout.after[len(value_end) :]
-    written = _between_key_and_value(is_, rendered)
+    written = _between_key_and_value(is_, texts)
     if value_end + parameter != next_ or not parameter or len(tokens(value_end)) != 1 or not tokens(end) or not written:
         return None
     before, outer = layout.before, layout.opening.strip()
@@ -173,9 +181,9 @@ _KINDS = (("true", "false", "{kind}"), ("string", "number", "{type}"), ("string"
 """What says that a value is a string, what says that it is a number, and the hole for it."""
 
 
-def _between_key_and_value(is_: str, rendered: Rendered) -> str | None:
+def _between_key_and_value(is_: str, texts: Mapping[str, str]) -> str | None:
     """The text between key and value, with `{kind}` or `{type}` where it says what the value is."""
-    number = (rendered({"days": 7}) or "").partition("days")[2].partition("7")[0]
+    number = texts.get('{"days": 7}', "").partition("days")[2].partition("7")[0]
     if number == is_:
         return is_
     for text, other, hole in _KINDS:

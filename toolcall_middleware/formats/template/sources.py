@@ -6,6 +6,7 @@ downloaded. What a server's `/props` said is handed in by the caller that asked 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -105,35 +106,29 @@ def remember(source: str, url: str, props: Any) -> None:
 
 
 def _of_folder(folder: Path) -> Checkpoint:
-    config = read_json(folder / "tokenizer_config.json", SETTING)
     text = template_source(folder, SETTING)
     if text is None:
         raise SettingsError(f"{SETTING}: {folder} holds no chat template ({', '.join(_FILES)}).")
-    return _checkpoint(text, config)
+    return _checkpoint(text, folder)
 
 
 def _of_file(file: Path) -> Checkpoint:
-    if file.suffix != ".json":
-        config = read_json(file.parent / "tokenizer_config.json", SETTING)
-        return _checkpoint(read_text(file, SETTING), config)
-    value = read_json(file, SETTING)
-    text = for_tools(value.get("chat_template"))
+    is_json = file.suffix == ".json"
+    text = for_tools(read_json(file, SETTING).get("chat_template")) if is_json else read_text(file, SETTING)
     if text is None:
         raise SettingsError(f"{SETTING}: {file} holds no chat_template.")
-    config = value if file.name == "tokenizer_config.json" else read_json(file.parent / _FILES[2], SETTING)
-    return _checkpoint(text, config)
+    return _checkpoint(text, file.parent)
 
 
-def _checkpoint(text: str, config: Mapping[str, Any]) -> Checkpoint:
-    declared = config.get("response_template")
+def _checkpoint(text: str, folder: Path) -> Checkpoint:
+    config = read_json(folder / _FILES[2], SETTING)
+    special, declared = special_tokens(config), config.get("response_template")
     if isinstance(declared, str):
-        try:
+        with contextlib.suppress(ValueError, RecursionError):
             declared = json.loads(declared)
-        except (ValueError, RecursionError):
-            declared = None
     return Checkpoint(
-        ChatTemplate(text, special_tokens(config)),
-        special_tokens=_special(text, special_tokens(config), config.get("added_tokens_decoder")),
+        ChatTemplate(text, special),
+        special_tokens=_special(text, special, config.get("added_tokens_decoder")),
         response_template=declared if isinstance(declared, Mapping) else None,
     )
 

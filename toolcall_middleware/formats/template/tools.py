@@ -10,10 +10,9 @@ from ...model import Tool
 from .. import markup
 from ..prompt.tools import definition, definition_indented, function, function_indented
 from . import probes
-from .layout import common_end, common_start, tokens
 from .probes import TOOLS
 from .render import ChatTemplate
-from .turns import Turns
+from .turns import Turns, common_end, common_start, tokens
 
 MAX_WORDS = 20_000
 """Characters of a template's words around the tools; a longer prompt is not taken over."""
