@@ -24,31 +24,32 @@ from .offered_tools import Tool
 PASSAGE = "toolcall.passage"
 _NOT_COMPARED = frozenset({"stream_options", "toolcall", "request_options", DEFERRED_FIELD})
 """Fields about the form of chunks, and fields that are meant for the exchange alone."""
-DELTAS = {"text": ("text_delta", "text"), "tool_use": ("input_json_delta", "partial_json")}
-"""The deltas of the blocks that the exchange reads: their type, and the field that holds the added text."""
-
-
 _LAST = frozenset({"message_delta", "message_stop", "error"})
 
 
 class Block(msgspec.Struct):
-    """A content block of the upstream's answer. ended: its last event was received. at: its index for the client, None
-    if it is left out.
+    """A content block of the upstream's answer.
 
-    spelled: its content as it was received. Of a call: call is its index in the exchange's steps, waits the number of
-    characters of arguments that were received and are not sent, begun whether there is a delta of them, given the
-    arguments that its first event holds.
+    spelled: its content as it was received. number: of a call in the chat completion. ended: its last event was
+    received. begun: there is a delta of its arguments, given: the arguments that its first event holds.
+
+    The writer's own: at is its index for the client, None if it is left out; call its index in the exchange's steps;
+    waits the number of characters of arguments that were received and are not sent.
     """
 
     kind: str
     content: Mapping[str, Any]
     spelled: Mapping[str, Any]
+    number: int | None = None
     ended: bool = False
+    begun: bool = False
+    given: str = ""
+    thinking: list[str] = msgspec.field(default_factory=list)
+    size: int = 0
+    signature: str = ""
     at: int | None = None
     call: int | None = None
     waits: int = 0
-    begun: bool = False
-    given: str = ""
 
 
 class Taped(msgspec.Struct):
@@ -113,7 +114,6 @@ class Passage:
         """The events of the upstream's answer that are not sent to the client yet."""
         self.calls: dict[str, Mapping[str, Any]] = {}
         """The calls that begin in them, by id: their blocks as they were received."""
-        self._blocks: dict[int | None, Block] = {}  # by the upstream's index
         self.whole: tuple[int, bytes] | None = None
         """Status and body of the upstream's answer, if it is not a stream. Its blocks are on the tape, too."""
         self._chat = chat
@@ -124,51 +124,24 @@ class Passage:
         """Whether the request only counts the prompt's tokens."""
         return self.path.endswith("/count_tokens")
 
-    def note(self, raw: bytes, value: Mapping[str, Any], spelled: Mapping[str, Any] | None = None) -> None:
-        """Add an event of the upstream's answer to the tape, before its chunks are made.
-
-        spelled: the content of a block that begins, where it is not that of `value`.
-        """
-        kind, index = str(value.get("type")), value.get("index")
-        index = index if isinstance(index, int) else None
-        made = Taped(raw, value, kind)
-        if kind == "content_block_start":
-            content = value.get("content_block")
-            content = content if isinstance(content, dict) else {}
-            made.block = self._blocks[index] = block = Block(str(content.get("type")), content, spelled or content)
-            self.ran += block.kind == "mcp_tool_use"
-            if block.kind == "text":
-                made.piece = str(content.get("text") or "")
-            elif block.kind == "tool_use":
-                self.calls[str(content.get("id"))] = block.spelled
-                if content.get("input"):
-                    block.given = openai.encode(content["input"]).decode()
-                    block.waits = len(block.given)
-        elif kind == "content_block_delta" and index in self._blocks:
-            made.block = block = self._blocks[index]
-            made.piece = _added(block.kind, value.get("delta"))
-            if made.piece and block.kind == "tool_use":
-                block.begun = True
-                block.waits += len(made.piece)
-        elif kind == "content_block_stop" and index in self._blocks:
-            made.block = block = self._blocks[index]
-            block.ended = True
-            if block.kind == "tool_use" and not block.begun:
-                made.piece = block.given or "{}"
-                block.waits = len(made.piece)
-        self.tape.append(made)
+    def add(self, item: Taped) -> None:
+        """Add an event of the upstream's answer to the tape, before its chunks are made."""
+        self.tape.append(item)
+        if item.kind == "content_block_start" and item.block is not None:
+            self.ran += item.block.kind == "mcp_tool_use"
+            if item.is_call:
+                self.calls[str(item.block.content.get("id"))] = item.block.spelled
 
     def done(self) -> None:
         """Remove the first event of the tape, which is sent or left out."""
         item = self.tape.popleft()
-        if item.is_call and item.kind == "content_block_start":
-            self.calls.pop(str(item.value["content_block"].get("id")), None)
+        if item.block is not None and item.is_call and item.kind == "content_block_start":
+            self.calls.pop(str(item.block.content.get("id")), None)
 
     def take(self, asked: bytes) -> bool:
         """Begin an answer. Return whether the upstream gets the client's bytes in place of the exchange's `asked`."""
         self.tape.clear()
         self.calls.clear()
-        self._blocks.clear()
         self.whole = None
         self.used = (self.keeps_ids or self.counts) and _same(self._chat, asked)
         return self.used
@@ -203,12 +176,3 @@ def _same(chat: bytes, asked: bytes) -> bool:
 
 def _equal(one: msgspec.Raw, other: msgspec.Raw) -> bool:
     return bytes(one) == bytes(other) or openai.read_value(one) == openai.read_value(other)
-
-
-def _added(kind: str, delta: Any) -> str | None:
-    """The text or arguments that a delta adds to a block of this kind."""
-    name, field = DELTAS.get(kind, ("", ""))
-    if not isinstance(delta, dict) or delta.get("type") != name:
-        return None
-    text = delta.get(field)
-    return text if isinstance(text, str) else ""

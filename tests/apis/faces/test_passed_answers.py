@@ -13,6 +13,7 @@ import pytest
 from tests.apis.faces.messages_upstream import CALL, READ, THOUGHT, Start, Upstream, ask, body, events, message, spelled
 from toolcall_middleware.answer.operations import AnswerWriter, Content, Finished, Opened
 from toolcall_middleware.apis.messages.client.face import MessagesFace
+from toolcall_middleware.apis.messages.upstream.translation import AnthropicAnswer
 
 TEXT: dict[str, Any] = {"type": "text", "text": "Let me look it up."}
 TAIL: dict[str, Any] = {"type": "text", "text": "That was all."}
@@ -198,7 +199,7 @@ def test_fields_of_a_whole_answer_that_nobody_reads_stay(start: Start) -> None:
     assert ask(url, body()).json() == message(TEXT, SECOND, new=[1.50])
 
 
-def passing() -> tuple[AnswerWriter, Callable[[bytes], None]]:
+def passing() -> tuple[AnswerWriter, Callable[[bytes], bytes]]:
     """(the writer of a passed stream, what takes an event of the upstream)."""
     face = MessagesFace(native=True)
     face.request(body(stream=True))
@@ -206,7 +207,8 @@ def passing() -> tuple[AnswerWriter, Callable[[bytes], None]]:
     assert passage is not None
     assert writer is not None
     passage.used = True
-    return writer, lambda raw: passage.note(raw, json.loads(raw.splitlines()[1][6:]))
+    reader = AnthropicAnswer(created=0, on_event=passage.add)
+    return writer, reader.feed
 
 
 def test_text_after_half_a_thought_is_sent_where_the_exchange_ends_the_answer() -> None:

@@ -17,7 +17,7 @@ from ...answer.operations import Arguments, CallClosed, CallOpened, Content, Fin
 from ...errors import ToolCallError
 from ...wire import openai
 from ...wire.tool_words import CARRIERS, SPEAKS_OF_TOOLS
-from ..passage import DELTAS, Block, Passage, Taped
+from ..passage import Block, Passage, Taped
 from .client.request import MARK
 from .client.writer import PING, MessageWriter, event, usage_of
 
@@ -106,7 +106,7 @@ class PassedWriter:
         self._calls = 0
         self._reason = ""
         self._changed = False  # `plain` writes text and calls
-        self._written = frozenset(DELTAS)  # the kinds of blocks that it writes
+        self._written = frozenset({"text", "tool_use"})  # the kinds of blocks that it writes
         self._begun = False
         self._end_sent = False  # `message_delta` is sent
         self._ended = False

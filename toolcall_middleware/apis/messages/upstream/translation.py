@@ -17,7 +17,7 @@ from ....wire.json_input import OPENAI, Reader, read_fields, without_lone_surrog
 from ....wire.openai import Fields, encode, read_error, read_object, read_objects, read_value
 from ....wire.sse import ServerEvent
 from ...context_errors import CONTEXT, is_context_error
-from ...passage import Passage
+from ...passage import Block, Passage, Taped
 from ...upstream import Chunk, TranslatedRequest, Translation, UpstreamAnswer, asks_usage
 from .request import build
 
@@ -43,11 +43,10 @@ _STATUS = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
+_OF_BLOCKS = frozenset({"content_block_start", "content_block_delta", "content_block_stop"})
 _DETAILS_FORMAT = "anthropic-claude-v1"
 _MAX_THINKING = 8 * 1024 * 1024
 """Characters of a thinking block that are kept to be given back with its signature."""
-OnEvent = Callable[[bytes, Mapping[str, Any], Mapping[str, Any] | None], None]
-"""Takes the bytes of an event, and its data; for a block of a whole answer no bytes, but its content as spelled."""
 
 
 def _finish_reason(stop_reason: Any) -> str:
@@ -114,14 +113,14 @@ class AnthropicAnswer(UpstreamAnswer):
         created: int,
         include_usage: bool = False,
         limit: int | None = None,
-        on_event: OnEvent | None = None,
+        on_event: Callable[[Taped], None] | None = None,
     ) -> None:
         super().__init__("", created, include_usage=include_usage, limit=limit)
         self._on_event = on_event
         self._counted: dict[str, Any] = {}
         self._calls = 0
         self._details = 0
-        self._blocks: dict[Any, _Block] = {}
+        self._blocks: dict[int | None, Block] = {}  # by the upstream's index
         self._stop_reason: Any = None
         self._refusal: str | None = None
 
@@ -136,21 +135,17 @@ class AnthropicAnswer(UpstreamAnswer):
         return self._joined(self._message(message, content, written), thoughts="\n\n", refusal=None)
 
     def _message(self, message: dict[str, Any], content: list[Any], written: list[Fields]) -> Iterator[Chunk]:
+        """The chunks of a whole message, which is read as the events of its blocks."""
         yield from self._start(message)
         for index, (block, spelled) in enumerate(zip(content, written, strict=True)):
             read = {**block, "input": block.get("input") and spelled["input"]}
-            self._note({"type": "content_block_start", "index": index, "content_block": read}, spelled)
-            yield from self._block_start(index, read)
-            self._note({"type": "content_block_stop", "index": index})
-            yield from self._block_stop(index)
-        self._note({"type": "message_delta", "delta": message})
-        self._note({"type": "message_stop"})
-        self._message_delta(message, message.get("usage"))
+            begun = {"index": index, "content_block": read}
+            yield from self._taped(Taped(b"", begun, "content_block_start"), spelled)
+            yield from self._taped(Taped(b"", {"index": index}, "content_block_stop"))
+        last = {"delta": message, "usage": message.get("usage")}
+        yield from self._taped(Taped(b"", last, "message_delta"))
+        yield from self._taped(Taped(b"", {}, "message_stop"))
         yield from self._last()
-
-    def _note(self, value: Mapping[str, Any], spelled: Fields | None = None) -> None:
-        if self._on_event is not None:
-            self._on_event(b"", value, spelled)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -158,27 +153,35 @@ class AnthropicAnswer(UpstreamAnswer):
         value = read_value(event.data)
         if not isinstance(value, dict):
             return
-        if self._on_event is not None:
-            self._on_event(event.raw, value, None)
+        yield from self._taped(Taped(event.raw, value, str(value.get("type"))))
         if value.get("type") == "error" or ("error" in value and "type" not in value):
             raise error_of(event.data or b"", None)
-        index = value.get("index")
+
+    def _taped(self, item: Taped, spelled: Fields | None = None) -> Iterator[Chunk]:
+        """The chunks of an event, whose block and piece are filled in. spelled: see `Block`."""
+        value, index = item.value, item.value.get("index")
         index = index if isinstance(index, int) else None
-        match value.get("type"):
+        if item.kind == "content_block_start":
+            content = value.get("content_block")
+            content = content if isinstance(content, dict) else {}
+            self._blocks[index] = Block(str(content.get("type")), content, spelled or content)
+        item.block = block = self._blocks.get(index) if item.kind in _OF_BLOCKS else None
+        if self._on_event is not None:
+            self._on_event(item)
+        match item.kind:
             case "message_start":
                 yield from self._start(value.get("message"))
-            case "content_block_start":
-                yield from self._block_start(index, value.get("content_block"))
-            case "content_block_delta":
-                yield from self._delta(index, value.get("delta"))
-            case "content_block_stop":
-                yield from self._block_stop(index)
             case "message_delta":
                 self._message_delta(value.get("delta"), value.get("usage"))
             case "message_stop":
                 self._over = True
-            case _:
-                pass  # ping, and what is not known yet
+            case "content_block_start" if block is not None:
+                yield from self._block_start(item, block, block.content)
+            case "content_block_delta" if block is not None and isinstance(delta := value.get("delta"), dict):
+                yield from self._delta(item, block, delta)
+            case "content_block_stop" if block is not None and not block.ended:
+                yield from self._block_stop(item, block)
+                block.ended = True
 
     def _is_complete(self, *, cut: bool) -> bool:
         """Whether only the last event of the stream is missing."""
@@ -206,53 +209,66 @@ class AnthropicAnswer(UpstreamAnswer):
             self.begun = True
             yield Chunk({"role": "assistant", "content": ""})
 
-    def _block_start(self, index: Any, content: Any) -> Iterator[Chunk]:
-        fields = content if isinstance(content, dict) else {}
-        block = self._blocks[index] = _Block(str(fields.get("type") or ""))
+    def _block_start(self, item: Taped, block: Block, fields: Mapping[str, Any]) -> Iterator[Chunk]:
         yield from self._role()
         match block.kind:
-            case "text" if said := _text(fields, "text"):
-                yield Chunk({"content": said})
+            case "text":
+                item.piece = str(fields.get("text") or "")
+                if said := _text(fields, "text"):
+                    yield Chunk({"content": said})
             case "thinking":
                 block.signature = _text(fields, "signature")
                 if thought := _text(fields, "thinking"):
-                    yield block.thought(thought)
+                    yield self._thought(thought, block)
             case "redacted_thinking" if isinstance(data := fields.get("data"), str):
                 yield self._detail({"type": "reasoning.encrypted", "data": data})
             case "tool_use" if isinstance(call_id := fields.get("id"), str) and isinstance(
                 name := fields.get("name"), str
             ):
-                block.call = self._calls
+                block.number = self._calls
                 self._calls += 1
-                # Whole at once is allowed, too.
-                block.given = fields.get("input") or {}
-                call = {"index": block.call, "id": call_id, "type": "function"}
+                if fields.get("input"):  # all arguments at once are allowed, too
+                    block.given = encode(fields["input"]).decode()
+                    block.waits = len(block.given)
+                call = {"index": block.number, "id": call_id, "type": "function"}
                 yield Chunk({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]})
 
-    def _delta(self, index: Any, delta: Any) -> Iterator[Chunk]:
-        block = self._blocks.get(index)
-        if block is None or not isinstance(delta, dict):
-            return
+    def _delta(self, item: Taped, block: Block, delta: Mapping[str, Any]) -> Iterator[Chunk]:
+        """The chunks of a delta. After the end of its block a delta says nothing."""
         match delta.get("type"):
-            case "text_delta" if text := _text(delta, "text"):
-                yield Chunk({"content": text})
-            case "input_json_delta" if block.call is not None and (text := _text(delta, "partial_json")):
-                block.begun = True
-                yield block.arguments(text)
-            case "thinking_delta" if text := _text(delta, "thinking"):
-                yield block.thought(text)
+            case "text_delta":
+                text = _text(delta, "text")
+                item.piece = text if block.kind == "text" else None
+                if text and not block.ended:
+                    yield Chunk({"content": text})
+            case "input_json_delta" if block.kind == "tool_use":
+                item.piece = _text(delta, "partial_json")
+                if item.piece:
+                    block.begun = True
+                    yield from self._arguments(item.piece, block)
+            case "thinking_delta" if (text := _text(delta, "thinking")) and not block.ended:
+                yield self._thought(text, block)
             case "signature_delta":
                 block.signature += _text(delta, "signature")
 
-    def _block_stop(self, index: Any) -> Iterator[Chunk]:
-        block = self._blocks.pop(index, None)
-        if block is None:
-            return
-        if block.call is not None and not block.begun:
-            yield block.arguments(encode(block.given).decode())
+    def _block_stop(self, item: Taped, block: Block) -> Iterator[Chunk]:
+        if block.number is not None and not block.begun:
+            item.piece, block.waits = block.given or "{}", 0
+            yield from self._arguments(item.piece, block)
         if block.kind == "thinking" and block.signature and block.size <= _MAX_THINKING:
             text = "".join(block.thinking)
             yield self._detail({"type": "reasoning.text", "text": text, "signature": block.signature})
+
+    def _arguments(self, text: str, block: Block) -> Iterator[Chunk]:
+        block.waits += len(text)
+        if block.number is not None and not block.ended:
+            yield Chunk({"tool_calls": [{"index": block.number, "function": {"arguments": text}}]})
+
+    def _thought(self, text: str, block: Block) -> Chunk:
+        block.size += len(text)
+        if block.size <= _MAX_THINKING:
+            block.thinking.append(text)
+        return Chunk({"reasoning": text})
 
     def _detail(self, detail: dict[str, Any]) -> Chunk:
         """A thinking block as an item of `reasoning_details`, which a client gives back.
@@ -272,27 +288,6 @@ class AnthropicAnswer(UpstreamAnswer):
         if isinstance(usage, dict):
             # Cumulative; what is null here stays as it was at the start.
             self._counted.update({name: count for name, count in usage.items() if count is not None})
-
-
-class _Block(msgspec.Struct):
-    """A content block that is open. `call`: the index of its call, if it is one."""
-
-    kind: str
-    call: int | None = None
-    begun: bool = False
-    given: Any = None
-    thinking: list[str] = msgspec.field(default_factory=list)
-    size: int = 0
-    signature: str = ""
-
-    def thought(self, text: str) -> Chunk:
-        self.size += len(text)
-        if self.size <= _MAX_THINKING:
-            self.thinking.append(text)
-        return Chunk({"reasoning": text})
-
-    def arguments(self, text: str) -> Chunk:
-        return Chunk({"tool_calls": [{"index": self.call, "function": {"arguments": text}}]})
 
 
 # -- the translation ---------------------------------------------------------------------------------------------------
@@ -337,7 +332,7 @@ class AnthropicTranslation(Translation):
 
     def _answer(self, *, include_usage: bool) -> AnthropicAnswer:
         passage = self._passage
-        on_event = passage.note if passage is not None and passage.used else None
+        on_event = passage.add if passage is not None and passage.used else None
         return AnthropicAnswer(created=self._created, include_usage=include_usage, limit=self._limit, on_event=on_event)
 
     def models(self, name: str | None, /) -> TranslatedRequest:
