@@ -87,6 +87,10 @@ class CountedPattern:
         self._meter.cost += 1 + len(text)
         return self._pattern.sub(made, text)
 
+    def findall(self, text: str) -> list[str]:
+        self._meter.cost += 1 + len(text)
+        return self._pattern.findall(text)
+
     def search(self, text: str, pos: int = 0, endpos: int = 2**62) -> re.Match[str] | None:
         found = self._pattern.search(text, pos, endpos)
         self._meter.cost += 1 + (found.end() if found is not None else min(len(text), endpos)) - pos

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from toolcall_middleware.formats.families import glm, invoke, qwen
-from toolcall_middleware.formats.syntax.slots import FUNCTIONS, slot_calls
+from toolcall_middleware.formats.syntax.slots import FUNCTIONS, Slots
 from toolcall_middleware.parsing.cursor import Make
 
 from .bodies import Reader, hostile, opener, started
@@ -300,6 +300,12 @@ def test_any_string_without_tags_comes_back_from_its_lines(text: str) -> None:
         assert FUNCTION.calls(value(f"\n{text}\n")) == [("f", {"s": text})]
 
 
+def test_white_space_between_closing_tags_may_have_any_length() -> None:
+    for size in range(490, 530):
+        text = f"<tool_call><function=f><parameter=s>a</parameter>{' ' * size}</function></tool_call>"
+        assert FUNCTION.calls(text) == [("f", {"s": "a"})], size
+
+
 @pytest.mark.parametrize(
     "unit", ["a b ", "\n", "<b>", "</parameter> ", "\n</function>\n", "\n<parameter=zz>", "</", "&lt;"]
 )
@@ -309,21 +315,12 @@ def test_work_grows_with_the_text_and_no_faster(unit: str, step: int, monkeypatc
 
 
 def test_a_call_may_be_closed_in_another_way_or_by_the_texts_end() -> None:
-    make = slot_calls(
-        call=re.compile("<c (?P<name>[a-z]+)>"),
-        call_heads=("<c ",),
-        slot=re.compile("<p (?P<key>[a-z]+)>"),
-        slot_heads=("<p ",),
-        value_close="</p>",
-        call_close="<|call|>",
-        call_ends=("<|end|>",),
-        open_end=True,
-    )
-    calls = reader("<c ", make, consume=False)
+    slots = Slots(call="<c={name}>{slots}<|call|>", slot="<p={key}>{value}</p>", ends=("<|end|>",), open_end=True)
+    calls = reader("<c=", slots, consume=False)
     for end in ("<|call|>", "<|end|>", ""):
-        call = calls.call(f"<c f><p n>1</p>{end}")
+        call = calls.call(f"<c=f><p=n>1</p>{end}")
         assert (call.arguments, call.complete, call.repaired) == ('{"n": 1}', True, False)
-    assert calls.calls("<c f><p n>1</p><|end|><c g><|call|><c f>") == [("f", {"n": 1}), ("g", {}), ("f", {})]
+    assert calls.calls("<c=f><p=n>1</p><|end|><c=g><|call|><c=f>") == [("f", {"n": 1}), ("g", {}), ("f", {})]
     # Within a value the end of the text is none of the call.
-    (cut,) = calls_in(calls.events(["<c f><p s>a"]))
+    (cut,) = calls_in(calls.events(["<c=f><p=s>a"]))
     assert not cut.complete

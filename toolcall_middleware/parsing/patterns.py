@@ -36,6 +36,9 @@ SPACE = anywhere(r"\s*")
 PYTHON_NAME = r"(?:\d{1,8}(?=[A-Za-z_]))?[A-Za-z_][\w.\-/:]{0,255}"
 """A tool's name before a parenthesis. It may begin with a digit, as no identifier of Python's does."""
 
+TAG = re.compile(r"<[^<>]*>(?:\w+<[^<>]*>)?")
+"""A tag, and what tokens and text make together: `<|close|>call<|sep|>` is one."""
+
 TOOL_NAME = re.compile(r"[^\s<>{}\[\]\"'`|,;]{1,256}")
 """A tool's name within markup, without quotes."""
 

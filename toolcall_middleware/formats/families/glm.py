@@ -45,7 +45,7 @@ _LINE = Slots(
 TOOL_CALL = shared(_LINES.trigger, _LINES, r"\w", close=_LINES.closers[0])
 _NAME, _WS = r"[A-Za-z0-9_][\w.\-]{0,127}", r"[ \t\r\n]{0,8}"
 _LOST = Opener(  # the marker is lost
-    pattern=rf"(?P<tool>{_NAME}){_WS}{_LINES.parts.slot_head}",
+    pattern=rf"(?P<tool>{_NAME}){_WS}{_LINES.layout().slot_head}",
     where=Where.START,
     named=True,
     consume=False,
@@ -296,7 +296,7 @@ _SLOTS = Slots(
     close="</ifm|tool_calls>",
 )
 
-_ONE, _ALL = _SLOTS.parts.head, _SLOTS.trigger
+_ONE, _ALL = _SLOTS.layout().head, _SLOTS.trigger
 _json = json_calls(close=(f"</{_ONE[1:]}</{_ALL[1:]}", f"</{_ONE[1:]}\n</{_ALL[1:]}", f"</{_ONE[1:]}"))
 
 # https://github.com/vllm-project/vllm (tests/tool_parsers/test_k2_horizon_tool_parser.py); the words are ours.

@@ -18,7 +18,7 @@ from ..prompt.tool_results import one_a_line
 from ..prompt.tools import declared, definition
 from ..syntax.json import Named
 from ..syntax.shape import LISTED_JSON, opener
-from ..syntax.slots import Slots, attribute, heads, slot_calls
+from ..syntax.slots import Slots
 
 # -- gpt-oss -----------------------------------------------------------------------------------------------------------
 # OpenAI's gpt-oss, the format `harmony`: messages with a channel and a recipient, as gpt-oss writes them.
@@ -247,16 +247,15 @@ _CHANNELED = r"(?:<\|channel\|>[a-z]{1,16}[ ]?)?"
 _HEADER = rf"{_CHANNELED}to=(?:functions\.)?%s[ ]?{_CHANNELED}(?:<\|constrain\|>[a-z]{{1,16}})?<\|message\|>"
 _NAME = r"[^\s<>]{1,256}"
 
-_BEAM_CALLS = slot_calls(
-    call=re.compile(rf"(?:<\|start\|>assistant[ ]?)?{_HEADER % f'(?P<name>{_NAME})'}"),
-    call_heads=(_START,),
-    slot=re.compile(attribute("rfl:parameter", "key")),
-    slot_heads=heads("rfl:parameter"),
-    value_close="</rfl:parameter>",
-    call_close="<|call|>",
-    call_ends=("<|end|>",),
+_BEAM_CALLS = Slots(
+    call=f"{_START} to={{name}}<|channel|>analysis <|constrain|>xml<|message|>{{slots}}<|call|>",
+    slot=f'{_PARAMETER} name="{{key}}">{{value}}</rfl:parameter>',
+    between="",
+    mark="<rfl:",
+    opening=rf"(?:<\|start\|>assistant[ ]?)?{_HEADER % f'(?P<name>{_NAME})'}",
+    heads=(_START,),
+    ends=("<|end|>",),
     open_end=True,
-    newlines=False,
 )
 
 # What distinguishes such a call from a message of gpt-oss: the first element, or the constraint `xml`.
@@ -266,12 +265,7 @@ BEAM = Family(
     name="beam",
     about='`<rfl:parameter name="x">` in messages to a tool: Beam',
     models={"beam": "Reflection's name of it; see above"},
-    calls=Slots(
-        call="<|start|>assistant to={name}<|channel|>analysis <|constrain|>xml<|message|>{slots}<|call|>",
-        slot=f'{_PARAMETER} name="{{key}}">{{value}}</rfl:parameter>',
-        between="",
-        mark="<rfl:",
-    ),
+    calls=_BEAM_CALLS,
     auto_openers=(
         Opener(
             pattern=rf"(?=<)(?:<\|start\|>assistant[ ]?)?{_CALL}",

@@ -16,7 +16,7 @@ from ..prompt.tool_results import RESULTS_FOLLOW, as_json, one_a_line, said
 from ..prompt.tools import definition, function
 from ..syntax.json import CALL, Json, Named
 from ..syntax.shape import fork, ignored, opener, short_id
-from ..syntax.slots import Slots, slot_calls
+from ..syntax.slots import Slots
 
 # -- Mistral -----------------------------------------------------------------------------------------------------------
 # Mistral: a JSON list after `[TOOL_CALLS]`, or (since the tokenizer's version 11) the name, `[ARGS]` and JSON.
@@ -391,18 +391,14 @@ _MIROTHINKER_CALLS = Named(
     close="\n</use_mcp_tool>",
 )
 
-_READ = slot_calls(
-    call=re.compile(
-        r"(?:<server_name>[^<]{0,256}</server_name>[ \t\r\n]{0,64})?"
-        r"<tool_name>[ \t\r\n]{0,64}(?P<name>[^<\s](?:[^<\n]{0,254}[^<\s])?)[ \t\r\n]{0,64}</tool_name>"
-        r"[ \t\r\n]{0,64}<arguments>"
-    ),
-    call_heads=("<server_name>", "<tool_name>"),
-    slot=re.compile(r"(?!)"),
-    slot_heads=(),
-    value_close="</arguments>",
-    call_close="</arguments>",
+_READ = Slots(
+    call="<tool_name>{name}</tool_name>\n<arguments>\n{slots}</arguments>",
+    slot="",
     close=_MIROTHINKER_CALLS.closers[-1],
+    opening=r"(?:<server_name>[^<]{0,256}</server_name>[ \t\r\n]{0,64})?"
+    r"<tool_name>[ \t\r\n]{0,64}(?P<name>[^<\s](?:[^<\n]{0,254}[^<\s])?)[ \t\r\n]{0,64}</tool_name>"
+    r"[ \t\r\n]{0,64}<arguments>",
+    heads=("<server_name>", "<tool_name>"),
 )
 
 # llama.cpp: models/templates/MiroThinker-v1.jinja (the calls; the words are ours)

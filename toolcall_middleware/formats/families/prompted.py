@@ -30,7 +30,7 @@ from ..syntax.shape import (
     opener,
     shared,
 )
-from ..syntax.slots import FREE_TOOL_TAG, NAME, TOOL_TAG, Slots
+from ..syntax.slots import FREE_TOOL_TAG, TOOL, TOOL_TAG, Slots
 
 # -- json ------------------------------------------------------------------------------------------------------------
 # A block marked as `json` that holds `{"tool_calls": [{"name": "lookup", "arguments": {"city": "Paris"}}]}`. Ours, for
@@ -222,8 +222,8 @@ TOOL_TAGS = Family(
     calls=Slots(
         call="<{name}>\n{slots}</{name}>",
         slot="<{key}>{value}</{key}>\n",
-        names=rf"(?!(?:think|tool_call)\Z){NAME}",  # these tags are read as what they are elsewhere
-        keys=NAME,
+        names=rf"(?!(?:think|tool_call)\Z){TOOL}",  # these tags are read as what they are elsewhere
+        keys=TOOL,
     ),
     auto_openers=(TOOL_TAG,),
     own_openers=(FREE_TOOL_TAG,),

@@ -26,8 +26,7 @@ _MINICPM_SLOTS = Slots(
 )
 # Models mix these and Qwen's: `<function name="f">` around `<parameter=x>`, without entities in the values.
 _WS = r"[ \t\r\n]{0,64}"
-_CALL, _ = _MINICPM_SLOTS.parts.call_patterns()
-_calls = fork((rf"{_CALL}{_WS}<parameter[ =]", FUNCTIONS), ("", _MINICPM_SLOTS))
+_calls = fork((rf"{_MINICPM_SLOTS.layout().call.pattern}{_WS}<parameter[ =]", FUNCTIONS), ("", _MINICPM_SLOTS))
 _MINICPM_OPENERS = tuple(opener(f"<function{space}name=", _calls, consume=False) for space in (" ", "", "Ġ"))
 
 # https://github.com/OpenBMB/MiniCPM#with-tool-calling (the calls; the words are ours)

@@ -24,10 +24,10 @@ from ...model import ToolCall
 from ...parsing.calls.json_calls import JsonCallSyntax, read_json
 from ...parsing.calls.named_calls import NamedSyntax, read_named
 from ...parsing.cursor import Cursor, Steps
-from ...parsing.patterns import TOOL_NAME
+from ...parsing.patterns import TAG, TOOL_NAME
 from ...parsing.text.grammar import Opener
 from ..prompt.escaping import arguments_json
-from .shape import ANY_JSON, BARE_JSON, TAG, CannotWrite, Shape, filled, in_words, opener, shared
+from .shape import ANY_JSON, BARE_JSON, CannotWrite, Shape, filled, in_words, opener, shared
 
 CALL = '{"name": "{name}", "arguments": {arguments}}'
 """A call as most families write it."""

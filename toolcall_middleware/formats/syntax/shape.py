@@ -32,7 +32,6 @@ from ..prompt.escaping import arguments_json, dump
 WriteCalls = Callable[[Sequence[ToolCall]], str | None]
 """The calls of one turn in the family's syntax; None where it has no way to write them."""
 
-TAG = re.compile(r"<[^<>]*>(?:\w+<[^<>]*>)?")  # `<|close|>call<|sep|>` is one
 _NO_ID = re.compile(r"[^A-Za-z0-9]")
 _HOLE = re.compile(r"\{(?:name|arguments|encoded|number|id)\}")
 _ID_MEMBER = ', "id": "{id}"'
@@ -372,6 +371,11 @@ _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KINDS = {"{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null", '"': "string"}
 
 
+def type_of(raw: bytes) -> str:
+    """JSON's name of a value's type."""
+    return _KINDS.get(chr(raw[0]), "number")
+
+
 @dataclass(frozen=True, slots=True)
 class Rendered:
     """A turn as a template renders it, and the calls that it was rendered from."""
@@ -416,7 +420,7 @@ def _read(
     types: dict[str, dict[str, dict[str, str]]] = {call.name: {} for call in calls}
     for call in calls:
         for key, raw in _RAW.decode(call.arguments.strip() or "{}").items():
-            types[call.name][key] = {"type": _KINDS.get(chr(bytes(raw)[0]), "number")}
+            types[call.name][key] = {"type": type_of(bytes(raw))}
     tools = ToolSet.of([Tool(name, "", {"type": "object", "properties": known}) for name, known in types.items()])
     parser = scanner(openers, tools, ParserOptions())
     found: list[tuple[str, object]] = []

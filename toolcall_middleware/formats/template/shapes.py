@@ -165,10 +165,10 @@ def _tags(layout: Layout, is_: str, next_: str, texts: Mapping[str, str]) -> Syn
         noise=(*tokens(before[: before.rfind("<")]), *tokens(end)[1:]) if outer else (),
     )
     try:
-        slots.layout()
+        _ = slots.layout().call, slots.layout().slot
     except (LookupError, ValueError, re.error):
         return None
-    marker, head = outer or slots.parts.wrapper, slots.parts.head.rstrip("\"'")
+    marker, head = outer or slots.layout().wrapper, slots.layout().head.rstrip("\"'")
     return _behind(
         "a tag for each argument",
         slots,

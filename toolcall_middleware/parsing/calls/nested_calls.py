@@ -9,8 +9,7 @@ lists (of `item`, or of one name that is repeated) and values typed by the tool'
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import WHITE_SPACE, half_of
@@ -26,15 +25,6 @@ _LONG = 600  # characters: more than white space before a tag, and the tag, may 
 _CONTAINERS = {"array": "[]", "object": "{}"}
 
 
-@dataclass(slots=True)
-class _Element:
-    name: str
-    place: Place
-    types: frozenset[str]
-    text: list[str] = field(default_factory=list)
-    inner: dict[str, list[str]] = field(default_factory=dict)
-
-
 def read_nested(c: Cursor, mark: str, block: str) -> Steps[None]:
     """Read one call after another, after the marker that opens them all. block: the name of the tag around them."""
     while True:
@@ -45,46 +35,19 @@ def read_nested(c: Cursor, mark: str, block: str) -> Steps[None]:
         if name is None:
             return
         c.start(name)
-        elements = _Elements(c.sink.schema(name) or {}, mark)
+        call = _Call(c, mark, block, name)
         try:
-            m = yield from _arguments(c, elements, mark, block)
+            yield from call.arguments()
         except TextOver:
             # An element that is open may have had more, and a call without any may have had some.
-            whole = not (c.cut or elements.open)
-            text = elements.close() if whole else elements.release()
-            c.end(text, complete=whole, repaired=True, closing=None if whole else ())
+            whole = not (c.cut or call.open or call.is_empty)
+            rest = call.rest() if whole or not call.is_empty else "{"
+            c.end(rest + "}" * whole, complete=whole, repaired=True, closing=None if whole else ())
             return
-        over, closing = m["name"] != "invoke", (mark + m.group(),) if elements.stack else None
-        c.end(elements.close(), repaired=over or closing is not None, closing=closing)
+        over, closing = call.end_name != "invoke", call.unclosed
+        c.end("{}" if call.is_empty else call.rest() + "}", repaired=over or closing is not None, closing=closing)
         if over:
             return
-
-
-def _arguments(c: Cursor, elements: _Elements, mark: str, block: str) -> Steps[re.Match[str]]:
-    """Read elements up to the tag that ends the call, and return that tag."""
-    while True:
-        s = c.s
-        k = s.find(mark, c.i)
-        if k < 0:
-            elements.text(c.upto_half((mark,)))
-            if c.i == len(s):
-                c.sink.flows(elements.within)
-        else:
-            elements.text(s[c.i : k])
-            c.i, at = k, k + len(mark)
-            m = _TAG.match(s, at)
-            if m is not None:
-                c.i = m.end()
-                if m["close"] and (m["name"] == "invoke" or (m["name"] == block and not elements.is_open(block))):
-                    return m
-                elements.tag(m)
-                continue
-            if c.last or len(s) - at >= _LONG or not _TAG_PART.fullmatch(s, at):
-                elements.text(mark)
-                c.i = at
-                continue
-        c.sink.args(elements.said())
-        yield from c.more()
 
 
 def _opening(c: Cursor, mark: str, block: str) -> Steps[str | None]:
@@ -143,141 +106,123 @@ def _is_call(s: str, k: int, mark: str, *, last: bool) -> bool | None:
     return False
 
 
-class _Elements:
-    """The elements of a call, and the JSON of those that are closed.
+class _Call:
+    """The arguments of a call: JSON that is emitted where an element of its own is complete.
 
-    stack: those that are open.
+    open: the names of the elements that are open. end_name: that of the tag that ends the call. unclosed: that tag,
+    where an element was open.
     """
 
-    __slots__ = ("_begins", "_first", "_mark", "_out", "_pending", "_places", "_streams", "stack")
+    __slots__ = ("_block", "_first", "_mark", "_pending", "_places", "c", "end_name", "open", "unclosed")
 
-    def __init__(self, parameters: Mapping[str, object], mark: str) -> None:
-        self._mark = mark
-        self._begins = re.compile(f"{re.escape(mark[0])}(?:{re.escape(mark[1:2])}|\\Z)").search  # a mark may begin
-        self.stack: list[_Element] = []
+    def __init__(self, c: Cursor, mark: str, block: str, name: str) -> None:
+        self.c, self._mark, self._block = c, mark, block
+        self._places = Places(c.sink.schema(name) or {})
+        self.open: list[str] = []
+        self.end_name = ""
+        self.unclosed: tuple[str, ...] | None = None
         self._pending: tuple[str, list[str]] | None = None  # a complete argument, whose name may be repeated
-        self._streams = False
         self._first = True
-        self._places = Places(parameters)
-        self._out: list[str] = []  # JSON that was not emitted
 
     @property
-    def open(self) -> bool:
-        """Whether the arguments may go on: an element is open, or there was none."""
-        return bool(self.stack) or (self._first and self._pending is None)
+    def is_empty(self) -> bool:
+        """Whether there was no argument."""
+        return self._first and self._pending is None
 
-    def is_open(self, name: str) -> bool:
-        """Whether an element of this name is open."""
-        return any(element.name == name for element in self.stack)
+    def rest(self) -> str:
+        """The JSON of the argument that was not emitted."""
+        pending, self._pending = self._pending, None
+        return "" if pending is None else self._lead(pending[0]) + _one_or_list(pending[1])
 
-    def said(self) -> str:
-        """The JSON to emit."""
-        text = "".join(self._out)
-        self._out.clear()
-        return text
+    def _lead(self, name: str) -> str:
+        lead = "{" if self._first else ", "
+        self._first = False
+        return f'{lead}"{quoted(name)}": '
 
-    def close(self) -> str:
-        """End the arguments here."""
-        while self.stack:
-            self._shut()
-        self._flush()
-        self._out.append("{}" if self._first else "}")
-        return self.said()
-
-    def release(self) -> str:
-        """Return the JSON of the complete arguments, as a prefix of an object."""
-        if self._first and self._pending is None:
-            return "{"
-        self._flush()
-        return self.said()
-
-    def within(self, text: str) -> str | None:
-        """See `Flow`."""
-        if self._begins(text) is not None:
-            return None
-        self.text(text)
-        return self.said()
-
-    def text(self, text: str) -> None:
-        """Take more text of the innermost element."""
-        if self._streams:
-            self._out.append(quoted(text))
-        elif self.stack:
-            self.stack[-1].text.append(text)
-
-    def tag(self, m: re.Match[str]) -> None:
-        """Read a tag that does not end the call."""
-        name, stack = m["name"], self.stack
-        if m["close"]:
-            if stack and self._plain and name != stack[-1].name:
-                self.text(self._mark + m.group())
-            elif stack:
-                self._shut()
-        elif stack and (self._plain or len(stack) >= _MAX_DEPTH):
-            self.text(self._mark + m.group())
-        else:
-            self._open(name)
-
-    @property
-    def _plain(self) -> bool:
-        """Whether the innermost element is declared a string, and no container: then tags in it are text."""
-        types = self.stack[-1].types
-        return "string" in types and not types & _CONTAINERS.keys()
-
-    def _open(self, name: str) -> None:
-        place = self._child(name)
-        types = self._places.types(place)
-        if not self.stack:
+    def arguments(self) -> Steps[None]:
+        """Read elements up to the tag that ends the call."""
+        sink, places = self.c.sink, self._places
+        while not self.end_name:
+            m = yield from self._tag(lambda _: "")  # text between arguments is dropped
+            if self.end_name or m["close"]:
+                continue
+            name = m["name"]
+            place = places.inner(places.root, name) or places.inner(places.root, None)
             if self._pending is not None and self._pending[0] != name:
-                self._flush()
-            if types == STRING and self._pending is None:
-                self._streams = True
-                self._lead(name)
-                self._out.append('"')
-        self.stack.append(_Element(name, place, types))
+                sink.args(self.rest())
+            if places.types(place) == STRING and self._pending is None:
+                sink.args(self._lead(name) + '"')
+                yield from self._element(name, place, quoted)
+                sink.args('"')
+                continue
+            value = yield from self._element(name, place)
+            self._pending = name, [*(self._pending[1] if self._pending else ()), value]
 
-    def _child(self, name: str) -> Place:
-        """The schemas of an element of this name in the innermost one: a property's value, or an item."""
-        places = self._places
-        place = self.stack[-1].place if self.stack else places.root
-        return places.inner(place, name) or places.inner(place, None)
+    def _element(self, name: str, place: Place, emit: Callable[[str], str] | None = None) -> Steps[str]:
+        """Read an element up to its closing tag, and return its JSON. emit: returns the JSON to emit for more text."""
+        types = self._places.types(place)
+        plain = "string" in types and not types & _CONTAINERS.keys()  # then tags in it are text
+        text: list[str] = []
+        inner: dict[str, list[str]] = {}
 
-    def _shut(self) -> None:
-        """Close the innermost element."""
-        element = self.stack.pop()
-        if self._streams:
-            self._streams = False
-            self._out.append('"')
-            return
-        value = self._value(element)
-        if self.stack:
-            self.stack[-1].inner.setdefault(element.name, []).append(value)
-        elif self._pending is None:
-            self._pending = (element.name, [value])
-        else:
-            self._pending[1].append(value)
+        def take(more: str) -> str:
+            text.append(more)
+            return ""
 
-    def _value(self, element: _Element) -> str:
-        inner, types = element.inner, element.types
+        say = emit or take
+        self.open.append(name)
+        while not self.end_name:
+            m = yield from self._tag(say)
+            if self.end_name:
+                break
+            if m["close"] and not (plain and m["name"] != name):
+                break
+            if m["close"] or plain or len(self.open) >= _MAX_DEPTH:
+                self.c.sink.args(say(self._mark + m.group()))
+                continue
+            child = self._places.inner(place, m["name"]) or self._places.inner(place, None)
+            value = yield from self._element(m["name"], child)
+            inner.setdefault(m["name"], []).append(value)
+        self.open.pop()
         if inner:
             listed = "array" in types and (set(inner) == {"item"} or "object" not in types)
             if listed and len(inner) == 1:
                 return f"[{', '.join(next(iter(inner.values())))}]"
             return "{" + ", ".join(f'"{quoted(key)}": {_one_or_list(found)}' for key, found in inner.items()) + "}"
-        text = "".join(element.text)
-        if not text.strip() and len(types & {"array", "object"}) == 1 and "string" not in types:
-            return _CONTAINERS[next(iter(types & {"array", "object"}))]
-        return json_of(text, types)
+        written = "".join(text)
+        if not written.strip() and len(types & _CONTAINERS.keys()) == 1 and "string" not in types:
+            return _CONTAINERS[next(iter(types & _CONTAINERS.keys()))]
+        return json_of(written, types)
 
-    def _flush(self) -> None:
-        pending, self._pending = self._pending, None
-        if pending is not None:
-            self._lead(pending[0])
-            self._out.append(_one_or_list(pending[1]))
+    def _tag(self, say: Callable[[str], str]) -> Steps[re.Match[str]]:
+        """Read up to the end of the next tag. say: takes the text before it, and returns the JSON to emit."""
+        c, mark = self.c, self._mark
 
-    def _lead(self, name: str) -> None:
-        self._out.append(f'{"{" if self._first else ", "}"{quoted(name)}": ')
-        self._first = False
+        def within(text: str) -> str | None:
+            return None if text.endswith(mark[0]) or mark[:2] in text else say(text)
+
+        while True:
+            s = c.s
+            k = s.find(mark, c.i)
+            if k < 0:
+                c.sink.args(say(c.upto_half((mark,))))
+                if c.i == len(s):
+                    c.sink.flows(within)
+            else:
+                c.sink.args(say(s[c.i : k]))
+                c.i, at = k, k + len(mark)
+                if (m := _TAG.match(s, at)) is not None:
+                    c.i = m.end()
+                    ends = {"invoke"} if self._block in self.open else {"invoke", self._block}
+                    if m["close"] and m["name"] in ends:
+                        self.end_name = m["name"]
+                        self.unclosed = (mark + m.group(),) if self.open else None
+                    return m
+                if c.last or len(s) - at >= _LONG or not _TAG_PART.fullmatch(s, at):
+                    c.sink.args(say(mark))
+                    c.i = at
+                    continue
+            yield from c.more()
 
 
 def _one_or_list(values: list[str]) -> str:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from typing import Any
 
 from ..cursor import Cursor, NotACall, Steps, TextOver, Undecided
-from ..patterns import WHITE_SPACE, half_of
+from ..patterns import WHITE_SPACE, half, half_of
 from ..values.json_reader import decoded, quoted
-from ..values.typing import Places, repaired_json
+from ..values.typing import STRING, Places, is_json, json_of, repaired_json
 from .call_arguments import CallArguments
-from .slot_layout import CDATA, CDATA_END, MAX_TAG, Layout
-from .slot_value import SlotValue, ValueEnd, declared_in, name_of
+from .slot_layout import CDATA, CDATA_END, MAX_TAG, Layout, ends, without_entities
 
 # JSON arguments may be in a code block, in a string, or in a list.
 _FENCE = re.compile(r"`{3}[a-z]{0,16}[ \t]{0,16}\r?\n")
@@ -29,9 +27,12 @@ _JSON = re.compile(rf"{_FENCE.pattern}|{_OBJECT.pattern}|null(?=[ \t\r\n<])")
 _JSON_BEGUN = half_of(_JSON)
 _ELEMENT = re.compile(r"<(?P<key>[\w.\-]{1,64})>")
 _ELEMENT_BEGUN = half_of(_ELEMENT)
+_ENTITY_PART = re.compile(r"&[a-z]{0,4}\Z")
 # Undeclared parameters that hold all arguments as one object.
 _WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
 _WRAPPED = tuple(f"</{name}>" for name in sorted(_WRAPPERS))
+_OR_NULL = frozenset({"string", "null"})
+_LOOK = 64
 
 
 def read_slots(c: Cursor, layout: Layout) -> Steps[None]:
@@ -50,25 +51,22 @@ def read_slots(c: Cursor, layout: Layout) -> Steps[None]:
             return
 
 
-def _nothing_follows(c: Cursor) -> Steps[None]:
-    """Accept tags without a call between them as markup where a tag or the end follows. Raises NotACall in prose."""
-    k = yield from c.decided(("<",), None)
-    if k < len(c.s) and c.s[k] != "<":
-        raise NotACall
-    c.sink.accept()
-
-
 def _opening(c: Cursor, layout: Layout, *, first: bool) -> Steps[_Call | None]:
     """Read a call's opening tag: the call, which has started. None where the calls are over."""
+    noise, bare = layout.d.noise, layout.d.bare
     while True:
         s, committed = c.s, c.sink.committed
         j = c.behind_space(MAX_TAG)
         if layout.close and s.startswith(layout.close, j):
             c.i = j + len(layout.close)
             if first and not layout.reopen:
-                yield from _nothing_follows(c)
+                # Tags without a call between them are markup where a tag or the end follows.
+                k = yield from c.decided(("<",), None)
+                if k < len(c.s) and c.s[k] != "<":
+                    raise NotACall
+                c.sink.accept()
             return None
-        if c.take(layout.noise, j):
+        if c.take(noise, j):
             continue
         if (tag := _Call.at(c, layout, j)) is not None:
             try:
@@ -86,31 +84,21 @@ def _opening(c: Cursor, layout: Layout, *, first: bool) -> Steps[_Call | None]:
         rest = s[j : j + MAX_TAG]
         short = len(rest) < MAX_TAG
         begun = short and layout.call_begun.fullmatch(rest) is not None
-        begun = begun or (not layout.bare_name and _ELEMENT_BEGUN.match(s, j) is not None)
-        if begun and c.last and layout.bare_name:
+        begun = begun or (not bare and _ELEMENT_BEGUN.match(s, j) is not None)
+        if begun and c.last and bare:
             return (yield from _name_alone(c, layout, rest))
-        half = any(close.startswith(rest) for close in (layout.close, *layout.noise))
-        half = half or (committed and layout.half_close.match(s, j) is not None)
-        if not c.last and short and (begun or half or any(h.startswith(rest) for h in layout.call_heads)):
+        half_tag = any(close.startswith(rest) for close in (layout.close, *noise))
+        half_tag = half_tag or (committed and layout.half_close.match(s, j) is not None)
+        if not c.last and short and (begun or half_tag or any(h.startswith(rest) for h in layout.call_heads)):
             yield from c.more()
             continue
         if not committed:
             raise NotACall
-        if (m := layout.odd_all.match(s, j)) is not None:
+        if (m := layout.odd(layout.close).match(s, j)) is not None:
             c.i = m.end()
-            return None
-        if c.last and rest and half:
+        elif c.last and rest and half_tag:
             c.i = len(s)  # half a closing marker at the end of the text is markup too
         return None
-
-
-def _begins_slot(layout: Layout, rest: str, declared: Mapping[str, Any]) -> bool:
-    """Whether `rest` is the beginning of a slot's tag whose key, as far as it is there, is declared."""
-    for head in layout.slot_heads:
-        if rest.startswith(head):
-            part = re.split("[=\"'> ]", rest)[-1]
-            return not declared or any(key.startswith(part) or part.startswith(key) for key in declared)
-    return True
 
 
 def _name_alone(c: Cursor, layout: Layout, rest: str) -> Steps[_Call | None]:
@@ -131,34 +119,28 @@ def _joined(c: Cursor, layout: Layout, i: int) -> _Call | None:
         return None
     for end in range(m.end("joined") - 1, i, -1):
         name, key = c.s[i:end], c.s[end : m.end("joined")].strip().removeprefix(layout.reopen[0])
-        if c.sink.offered(name) and key in declared_in(c.sink.schema(name)):
-            call = _Call(c, layout, name)
+        if c.sink.offered(name) and key in (call := _Call(c, layout, name)).declared:
             call.repaired = True
             call.first_key = key
             return call.begin(m.end())
     return None
 
 
-def _object(text: str) -> tuple[str, AbstractSet[str]]:
-    """The JSON object in `text`, repaired where necessary, and its keys; both empty where `text` is not an object."""
-    found = repaired_json(text.strip()) if text.lstrip().startswith("{") else None
-    members = decoded(found or "")
-    return (found or "", members.keys()) if members else ("", frozenset())
-
-
 class _Call:
     """One call, from its opening tag on. `closed_all`: its closing tag closed all calls."""
 
     __slots__ = (
-        "_places", "after", "args", "c", "closed_all", "empty", "first", "first_key", "half", "in_value", "layout",
-        "name", "parameters", "repaired", "seen", "whole",
+        "_parameters", "_places", "after", "args", "c", "closed_all", "declared", "empty", "first", "first_key", "half",
+        "in_value", "layout", "name", "repaired", "seen", "whole",
     )  # fmt: skip
 
     def __init__(self, c: Cursor, layout: Layout, name: str, *, empty: bool = False, after: int = 0) -> None:
         """after: the index after its opening tag."""
         self.c, self.layout, self.name, self.empty, self.after = c, layout, name, empty, after
-        self.parameters = c.sink.schema(name)
-        self._places = Places(self.parameters)
+        self._parameters = c.sink.schema(name) or {}
+        properties = self._parameters.get("properties")
+        self.declared: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
+        self._places = Places(self._parameters)
         self.args: CallArguments | None = None
         self.first_key = ""
         self.whole = False  # the arguments are one JSON object
@@ -172,13 +154,13 @@ class _Call:
         """The call whose opening tag is at `j`: a call's, or a tag with an offered tool's name. None where neither is
         there.
         """
-        if layout.bare_name and c.sink.committed:
+        if layout.d.bare and c.sink.committed:
             return None
         m = layout.call.match(c.s, j)
         if m is not None:
             empty = bool(m.groupdict().get("empty"))
-            return cls(c, layout, name_of(layout, m, "name"), empty=empty, after=m.end())
-        m = None if layout.bare_name else _ELEMENT.match(c.s, j)
+            return cls(c, layout, layout.name_in(m, "name"), empty=empty, after=m.end())
+        m = None if layout.d.bare else _ELEMENT.match(c.s, j)
         if m is not None and c.sink.offered(m["key"]) and c.sink.schema(m["key"]) is not None:
             return cls(c, layout.named(m["key"]), m["key"], after=m.end())
         return None
@@ -198,7 +180,7 @@ class _Call:
         if layout.slot.match(s, j) or _JSON.match(s, j):
             return True
         if not layout.value_open and (element := _ELEMENT.match(s, j)) is not None:
-            return layout.free or element["key"] in declared_in(self.parameters) or element["key"] in _WRAPPERS
+            return layout.d.free or element["key"] in self.declared or element["key"] in _WRAPPERS
         begun = layout.may_go_on(s, j) or _ELEMENT_BEGUN.match(s, j) or _JSON_BEGUN.match(s, j)
         if len(s) - j < MAX_TAG and (begun or c.begins(layout.after_name, j)):
             raise Undecided
@@ -207,7 +189,7 @@ class _Call:
     @property
     def _needs_some(self) -> bool:
         """Whether the tool needs an argument."""
-        return bool((self.parameters or {}).get("required"))
+        return bool(self._parameters.get("required"))
 
     def begin(self, end: int | None = None) -> _Call:
         """Start the call; go to `end`."""
@@ -220,7 +202,11 @@ class _Call:
 
         Raises NotACall for a mention.
         """
-        self.half = bool(rest) and _begins_slot(self.layout, rest, declared_in(self.parameters))
+        if rest.startswith(self.layout.slot_heads):
+            part = re.split("[=\"'> ]", rest)[-1]  # of a key: it must begin a declared one
+            self.half = not self.declared or any(key.startswith(part) or part.startswith(key) for key in self.declared)
+        else:
+            self.half = bool(rest)
         mention = not (self.c.cut or self.half) and (rest or self._needs_some)
         if mention or self.layout.in_tag:
             raise NotACall
@@ -247,7 +233,7 @@ class _Call:
             return
         if args is not None:
             sink.args(args.close())
-        self._end(closed=self.layout.open_end)
+        self._end(closed=self.layout.d.open_end)
 
     def _end(self, close: str = "", *, closed: bool = True) -> None:
         """End the call. close: the tag that ended it. closed: nothing is missing after its arguments."""
@@ -265,46 +251,42 @@ class _Call:
                 c.i = i
                 yield from c.more()
                 continue
-            char = s[i]
-            for close in layout.call_closes:
-                if s.startswith(close, i):
-                    c.i = i + len(close)
-                    self._end(close)
-                    return
+            if close := c.take(layout.call_closes, i):
+                self._end(close)
+                return
             m = None if self.whole else layout.slot.match(s, i)
             if m is not None:
                 c.i = m.end()
                 # A key that the value's tag ends, or one that closes a value.
                 self.repaired = self.repaired or layout.key_close not in m.group()
-                yield from self._slot(name_of(layout, m, "key"), m.groupdict().get("kind"))
+                yield from self._slot(layout.name_in(m, "key"), m.groupdict().get("kind"))
                 continue
             if s.startswith(layout.after_call, i):
                 c.i = i
                 self._end(closed=False)
                 return
-            if c.take(layout.noise, i):
+            if c.take(layout.d.noise, i):
                 continue
-            if (m := layout.odd_call.match(s, i)) is not None:
+            if (m := layout.odd(layout.call_close).match(s, i)) is not None:
                 c.i = m.end()
                 self.repaired = True
                 self._end(layout.call_close)
                 return
-            half = not c.last and len(s) - i < MAX_TAG
-            if char == "<" and not (self.whole or layout.value_open):
+            more = not c.last and len(s) - i < MAX_TAG
+            if s[i] == "<" and not (self.whole or layout.value_open):
                 m = _ELEMENT.match(s, i)
-                declared = declared_in(self.parameters)
-                if m is not None and (layout.free or m["key"] in declared) and m["key"] not in self.seen:
+                if m is not None and (layout.d.free or m["key"] in self.declared) and m["key"] not in self.seen:
                     c.i = m.end()
                     self.repaired = self.repaired or not layout.in_tag
-                    follow = ("<",) if layout.free else (*(f"<{key}>" for key in declared), *_WRAPPED)
-                    yield from self._slot(m["key"], layout=layout.element(m["key"], follow))
+                    others = ("<",) if layout.d.free else (*(f"<{key}>" for key in self.declared), *_WRAPPED)
+                    yield from self._slot(m["key"], layout=layout.element(m["key"], others))
                     continue
-                if half and m is None and _ELEMENT_BEGUN.match(s, i):
+                if more and m is None and _ELEMENT_BEGUN.match(s, i):
                     yield from c.more()
                     continue
             if self.first and not self.whole and (yield from self._json(i)):
                 continue
-            if half and (layout.may_go_on(s, i) or layout.half_close.match(s, i)):
+            if more and (layout.may_go_on(s, i) or layout.half_close.match(s, i)):
                 yield from c.more()
                 continue
             # Text between the tags of a call belongs to no argument: skip it up to the next tag.
@@ -325,7 +307,9 @@ class _Call:
         if self.repaired or (m := _OBJECT.match(s, i)) is None:
             return False
         c.i = i + len(m["list"] or "")
-        args = self.args = CallArguments(c.s[c.i], self.layout.closing, c.sink.arguments)
+        layout = self.layout
+        closing = tuple(dict.fromkeys(filter(None, (layout.value_close, layout.call_close, layout.close))))
+        args = self.args = CallArguments(c.s[c.i], closing, c.sink.arguments)
         self.whole, self.first = True, False
         yield from c.copy(args)
         self.repaired = self.repaired or args.repaired
@@ -333,19 +317,16 @@ class _Call:
 
     def _slot(self, key: str, kind: str | None = None, layout: Layout | None = None) -> Steps[None]:
         """Read a slot after its opening tag, up to the end of its closing tag."""
-        c, layout = self.c, layout or self.layout
-        declared = declared_in(self.parameters)
-        wraps = self.first and key in _WRAPPERS and bool(declared) and key not in declared
-        value = SlotValue(self.layout, self._places.argument(key), kind, whole=wraps)
+        c = self.c
+        wraps = self.first and key in _WRAPPERS and bool(self.declared) and key not in self.declared
+        value = _Value(self, layout or self.layout, key, self._places.argument(key), kind, wraps=wraps)
         self.seen.add(key)
         self.in_value = True
         if not wraps:
             self._lead(key, value)
-        if layout.value_open:
+        if value.layout.value_open:
             yield from self._value_tag(value)
-        end = ValueEnd(c, layout, value, key, declared, self.seen)
-        closed = yield from self._value(value, end)
-        self.repaired = self.repaired or end.damaged
+        closed = yield from value.read()
         self.in_value = False
         c.sink.args(value.end(closed=closed))
         if value.streams:
@@ -356,23 +337,24 @@ class _Call:
             self._lead(key, value)
         c.sink.args(value.json())
 
-    def _lead(self, key: str, value: SlotValue) -> None:
+    def _lead(self, key: str, value: _Value) -> None:
         lead = "{" if self.first else ", "
         self.first = False
         self.c.sink.args(f'{lead}"{quoted(key)}": ' + ('"' if value.streams else ""))
 
     def _unwrap(self, text: str) -> bool:
         """Emit the members of `text` as arguments, if it is an object of declared parameters. Returns whether it is."""
-        found, keys = _object(text)
-        if not keys or not keys <= declared_in(self.parameters).keys():
+        found = repaired_json(text.strip()) if text.lstrip().startswith("{") else None
+        members = decoded(found or "")
+        if not found or not members or not members.keys() <= self.declared.keys():
             return False
         self.first = False
         self.repaired = True
-        self.seen.update(keys)
+        self.seen.update(members)
         self.c.sink.args(found.rstrip()[:-1])
         return True
 
-    def _value_tag(self, value: SlotValue) -> Steps[None]:
+    def _value_tag(self, value: _Value) -> Steps[None]:
         """Read the tag that opens a value after its key. It may be missing; the key's closing tag may be doubled."""
         c, opening, key_close = self.c, self.layout.value_open, self.layout.key_close
         tag = key_close
@@ -381,51 +363,232 @@ class _Call:
             tag = yield from c.marker((opening, key_close), None)
             self.repaired = self.repaired or tag != opening
         if not tag:
-            value.begin_untagged()
+            value.opening = ""  # what follows begins the value as it would begin a line
+            value.before = "\n"
 
-    def _value(self, value: SlotValue, end: ValueEnd) -> Steps[bool]:
-        """Read the text of a value, up to the end of its closing tag. Returns whether it has one."""
-        c, layout = self.c, end.layout
-        while c.i == len(c.s) or (start := value.begin(c.s, c.i, last=c.last)) < 0:
-            yield from c.more()
-        at = c.i = start
+
+class _Value:
+    """The value of a slot: the JSON for its text, and the tag that ends it.
+
+    A string is emitted as it arrives, any other value when it is complete. streams: text is emitted as a JSON string
+    whose first quote was emitted. opening: the line break that opened the value; None before it begins. before: the
+    last character of the text that was read, or of the opening.
+    """
+
+    __slots__ = (
+        "_calls", "_held", "_key", "_markup", "_nested", "_newlines", "_parts", "_quoted", "_types", "_wraps", "before",
+        "c", "call", "layout", "opening", "streams",
+    )  # fmt: skip
+
+    def __init__(
+        self, call: _Call, layout: Layout, key: str, types: frozenset[str], kind: str | None, *, wraps: bool
+    ) -> None:
+        """types: the declared ones. kind: the type that the tag says. wraps: the value may hold all arguments."""
+        self.call, self.c, self.layout, self._key = call, call.c, layout, key
+        # Said to be JSON where a string is declared: its quotes are markup.
+        self._quoted = kind == "false" and types == STRING
+        self._types = STRING if kind in {"true", "string"} else types
+        self._newlines = not layout.exact and kind is None  # who writes the type writes the value as it is
+        self._wraps = wraps
+        self.streams = self._types == STRING and not self._quoted and not wraps
+        self._parts: list[str] = []
+        self._held = ""  # text that may not belong to the value: a newline at its end, half an entity
+        self.opening: str | None = None
+        self.before = ""
+        self._markup: bool | None = None  # whether the value begins with a tag
+        self._nested = self._calls = 0  # tags of slots and calls that are open in its text
+
+    def read(self) -> Steps[bool]:
+        """Read the value up to the end of its closing tag. Returns whether it has one."""
+        c = self.c
+        yield from c.some()
+        if self.opening is None:
+            while not c.last and c.s[c.i :] == "\r":
+                yield from c.more()
+            self.opening = next((line for line in ("\n", "\r\n") if self._newlines and c.s.startswith(line, c.i)), "")
+            self.before = self.opening[-1:]
+            c.i += len(self.opening)
+        start = at = c.i
         while True:
-            s = c.s
-            found = layout.value_end.search(s, k) if (k := s.find("<", at)) >= 0 else None
+            s, found = c.s, self.layout.value_end.search(c.s, at)
             k = len(s) if found is None else found.start()
             try:
-                verdict = None if found is None else end.at(s, k, start)
+                end = None if found is None else self._end_at(s, k, start)
             except Undecided:
-                verdict = None
-            if verdict == -1:
-                at = value.pass_tag(s, k)
+                end = None
+            if end == -1:
+                self._count(s, k)
+                at = k + 1
                 continue
-            c.sink.args(value.take(s[start:k]))
             c.i = k
-            if verdict is None:
+            c.sink.args(self._take(s[start:k]))
+            if end is None:
                 if found is None:
-                    c.sink.flows(value.within)
+                    c.sink.flows(self._within)
                 yield from c.more()
-            elif layout.xml and s.startswith(CDATA, k):
-                c.i = verdict
-                yield from self._section(value)
             else:
-                c.i = verdict
-                return verdict > k
+                c.i = end
+                if not (self.layout.d.xml and s.startswith(CDATA, k)):
+                    return end > k
+                yield from self._section()
             start = at = c.i
 
-    def _section(self, value: SlotValue) -> Steps[None]:
-        """Read a CDATA section up to its end."""
-        c = self.c
-        while True:
+    def _section(self) -> Steps[None]:
+        """Read a CDATA section up to its end. Nothing in it is markup."""
+        c, closed = self.c, False
+        while not closed:
             s, i = c.s, c.i
             k = s.find(CDATA_END, i)
-            end = k if k >= 0 else len(s)
-            if k < 0 and not c.last:
-                end -= 2 if s.endswith("]]") else s.endswith("]")
-            c.sink.args(value.take_section(s[i : max(i, end)], closed=k >= 0))
-            c.i = max(i, end)
-            if k >= 0:
-                c.i += len(CDATA_END)
-                return
-            yield from c.more()
+            closed, end = k >= 0, k if k >= 0 else len(s)
+            if not (closed or c.last):
+                end = max(i, end - (2 if s.endswith("]]") else s.endswith("]")))
+            held, self._held = self._held, ""
+            self.opening = "\n" if closed and self._newlines else ""
+            c.sink.args(self._say(held + s[i:end]))
+            c.i = end + len(CDATA_END) * closed
+            if not closed:
+                yield from c.more()
+
+    # -- the text --------------------------------------------------------------------------------------------------
+
+    def _take(self, text: str) -> str:
+        """Take more of the value; returns the JSON to emit. A newline at its end is held back: it may be markup."""
+        self.before = text[-1:] or self.before
+        self._is_markup(text)
+        text = self._held + text
+        self._held = ""
+        if self.layout.d.xml and "&" in text:
+            m = _ENTITY_PART.search(text, max(0, len(text) - 5))
+            self._held = text[m.start() :] if m else ""
+            text = without_entities(text[: len(text) - len(self._held)])
+        if not self._held:
+            self._held = "\r\n" if text.endswith("\r\n") else text[-1:] if text.endswith(("\n", "\r")) else ""
+            text = text[: len(text) - len(self._held)]
+        return self._say(text)
+
+    def _within(self, text: str) -> str | None:
+        """See `Flow`."""
+        return None if "<" in text else self._take(text)
+
+    def _say(self, text: str) -> str:
+        """The JSON to emit for `text` of the value."""
+        if self.streams:
+            return quoted(text)
+        if text:
+            self._parts.append(text)
+            if self._types == _OR_NULL and not self._quoted and not self._wraps:
+                # A string as soon as it cannot be null.
+                value = self.text()
+                if len(value) > _LOOK or not "null".startswith(value.strip()):
+                    self.streams = True
+                    return '"' + quoted(value)
+        return ""
+
+    def end(self, *, closed: bool) -> str:
+        """End the value, with or without its closing tag. Returns the JSON to emit, with the quote if it streams."""
+        held = self._held
+        if held.endswith("\n") and (self.opening or not closed):
+            # The line break is markup. One that is longer than the first is so in part.
+            held = held[: -len(self.opening)] if closed and self.opening else ""
+        said = self._say(held)
+        return said + '"' if self.streams else said
+
+    def text(self) -> str:
+        """All of a value that does not stream, as it was written."""
+        return "".join(self._parts)
+
+    def json(self) -> str:
+        """All of a value that does not stream, as JSON of a declared type."""
+        text = self.text()
+        return text.strip() if self._quoted and is_json(text, str) else json_of(text, self._types)
+
+    def _is_markup(self, more: str) -> bool:
+        """Whether the value begins with a tag; `more` is text that was not taken yet."""
+        if self._markup is None and (bare := more.lstrip()):
+            self._markup = bare[0] == "<"
+        return bool(self._markup)
+
+    def _count(self, s: str, k: int) -> None:
+        """Count the tag at `s[k]`, which is part of the value's text."""
+        layout = self.call.layout
+        if layout.opens_value.match(s, k):
+            self._nested += 1
+        elif s.startswith(layout.opens_call, k):
+            self._calls += 1
+        elif self._nested and s.startswith(layout.value_close, k):
+            self._nested -= 1
+        elif self._calls and s.startswith(layout.call_close, k):
+            self._calls -= 1
+
+    # -- the tag that ends it --------------------------------------------------------------------------------------
+    # Each of these raises Undecided. An index is the one to go on from, and -1 where the tag is text.
+
+    def _end_at(self, s: str, k: int, start: int) -> int:
+        """The index for the `<` at `s[k]`. start: where in `s` the value begins or goes on."""
+        layout, last = self.layout, self.c.last
+        if s.startswith(layout.value_close, k):
+            return self._closing(s, k + len(layout.value_close))
+        if layout.d.xml and s.startswith(CDATA, k):
+            return k + len(CDATA)
+        if not last and (layout.half_close.match(s, k) or (layout.d.xml and CDATA.startswith(s[k : k + MAX_TAG]))):
+            raise Undecided
+        end = -1
+        own = f"</{self._key}>"
+        if (m := layout.odd(layout.value_close).match(s, k)) is not None:  # `</parameter/>`
+            end = layout.fits(s, m.end(), last=last, doubled=False)
+        elif layout.value_close.startswith("</") and s.startswith(own, k) and not self._is_markup(s[start:k]):
+            end = layout.fits(s, k + len(own), last=last, doubled=False)
+        if end < 0:
+            own_line = (s[k - 1] if k > start else self.before) == "\n"
+            end = k if self._call_ends(s, k, own_line=own_line) or self._slot_begins(s, k, own_line=own_line) else -1
+        self.call.repaired = self.call.repaired or end >= 0
+        return end
+
+    def _closing(self, s: str, k: int) -> int:
+        """The index for the value's own closing tag, which ends at `k`.
+
+        Where tags in the value are open, it ends the value if another declared slot follows, or the end of all calls.
+        """
+        layout, last = self.layout, self.c.last
+        if not self._nested:
+            return layout.fits(s, k, last=last)
+        j = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
+        if (m := layout.slot.match(s, j)) is not None:
+            ended = self._is_next(layout.name_in(m, "key"))
+        elif not last and layout.may_go_on(s, j):
+            raise Undecided
+        else:
+            ended = layout.all_over(s, j, last=last)
+        return k if ended else -1
+
+    def _is_next(self, key: str) -> bool:
+        """Whether a slot with this key, which is declared, may follow."""
+        return key in self.call.declared and key not in self.call.seen
+
+    def _call_ends(self, s: str, k: int, *, own_line: bool) -> bool:
+        """Whether the tag ends the call: the value's closing tag may be missing."""
+        layout, last = self.layout, self.c.last
+        if not last and half(layout.call_end_tags).match(s, k):
+            raise Undecided
+        tag = next((tag for tag in layout.call_end_tags if s.startswith(tag, k)), "")
+        if not tag or (self._calls and tag == layout.call_close and not layout.all_over(s, k, last=last)):
+            return False
+        follow = layout.tails if tag in layout.tails else (*layout.after_call, *layout.d.noise)
+        if ends(s, k + len(tag), follow, last=last):
+            return True
+        return tag == layout.call_close and not layout.close and own_line
+
+    def _slot_begins(self, s: str, k: int, *, own_line: bool) -> bool:
+        """Whether the tag opens a declared slot, on its own line."""
+        layout, last, rest = self.layout, self.c.last, s[k : k + MAX_TAG]
+        if not last and any(head.startswith(rest) for head in layout.openings):
+            raise Undecided  # where it opens no slot, it is one within the value: `_nested`
+        if self.opening and not own_line:
+            return False
+        m = layout.slot.match(s, k)
+        if m is None:
+            if not last and len(rest) < MAX_TAG and layout.slot_begun.fullmatch(rest):
+                raise Undecided
+            return False
+        key = layout.name_in(m, "key")
+        return self._is_next(key) or (own_line and not self.call.declared and key not in self.call.seen)
