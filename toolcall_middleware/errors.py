@@ -105,35 +105,39 @@ class ToolCallError(Exception):
         self.extra = dict(extra or {})
         self.written = ""  # what the model wrote, where it is the model's fault
 
-    def body(self) -> bytes:
+    def body(self) -> ErrorBody:
         """The JSON body `{"error": {"message", "type", "param", "code"}}`."""
-        return error_body(self.message, type=self.type, param=self.param, code=self.code, extra=self.extra)
+        fields = {"message": self.message, "type": self.type, "param": self.param, "code": self.code, **self.extra}
+        return ErrorBody.of({"error": fields})
 
     def sse(self) -> bytes:
         """The same as one SSE event, for a response that has already started (`[DONE]` is not included)."""
         return b"data: " + self.body() + b"\n\n"
 
 
+class ErrorBody(bytes):
+    """The body of an error, with the JSON in it as `value`: whoever passes the body on need not parse it again.
+
+    A change of the bytes makes plain bytes of it.
+    """
+
+    value: Any
+
+    @classmethod
+    def of(cls, value: Any) -> ErrorBody:
+        """The JSON of `value`."""
+        try:
+            body = cls(msgspec.json.encode(value))
+        except UnicodeEncodeError:
+            # A lone surrogate, as a model or a backend may write it, has no bytes: it stays an escape.
+            body = cls(json.dumps(value).encode())
+        body.value = value
+        return body
+
+
 def refusal(param: str, message: str, code: str = "invalid_request") -> ToolCallError:
     """The error for a field that the client has to change. param: its path."""
     return ToolCallError(code, message, param=param)
-
-
-def error_body(
-    message: str,
-    *,
-    type: str,  # noqa: A002 - the wire's own name
-    param: str | None = None,
-    code: str | int | None = None,
-    extra: dict[str, Any] | None = None,
-) -> bytes:
-    """The OpenAI error envelope as JSON bytes."""
-    body = {"error": {"message": message, "type": type, "param": param, "code": code, **(extra or {})}}
-    try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        # A lone surrogate, as a model or a backend may write it, has no bytes: it stays an escape.
-        return json.dumps(body).encode()
 
 
 def status_of(code: Any) -> int:

@@ -333,7 +333,8 @@ class Exchange:
 
     def _on_whole(self, _event: Body | BrokenOff) -> Sequence[Action]:
         talk = self._conversation
-        kept, self._kept = b"".join(self._kept), []
+        # A single part stays the same object: an `ErrorBody` knows its error.
+        kept, self._kept = self._kept[0] if len(self._kept) == 1 else b"".join(self._kept), []
         if self._json is not None and (asked := self._json.instead(kept, always=self._always)) is not None:
             self._settings, chat = asked
             self._talk = self._with_tools(chat)

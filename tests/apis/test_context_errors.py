@@ -6,11 +6,12 @@ import json
 
 import pytest
 
+from tests.helpers.chat_answers import error_body
 from toolcall_middleware.apis.context_errors import is_context_error
 from toolcall_middleware.apis.face import Face
 from toolcall_middleware.apis.messages.client.face import MessagesFace
 from toolcall_middleware.apis.responses.face import ResponsesFace
-from toolcall_middleware.errors import ToolCallError, error_body
+from toolcall_middleware.errors import ToolCallError
 
 TOO_LONG = [
     # vLLM, OpenAI
@@ -46,7 +47,7 @@ OTHER = [
 
 def told(face: Face, status: int, message: str, code: object) -> bool:
     """Whether the face tells its client that the prompt is too long."""
-    error = error_body(message, type="BadRequestError", code=code)  # type: ignore[arg-type]
+    error = error_body(message, type="BadRequestError", code=code)
     said = json.loads(face.whole(status, {}, error).body)["error"]
     long: bool = said.get("code") == "context_length_exceeded" or said["message"].startswith("prompt is too long")
     return long

@@ -42,3 +42,8 @@ def _deltas(message: Mapping[str, Any], step: int) -> Iterator[dict[str, Any]]:
         function = call["function"]
         yield {"tool_calls": [{**call, "index": index, "function": {"name": function["name"]}}]}
         yield {"tool_calls": [{"index": index, "function": {"arguments": function["arguments"]}}]}
+
+
+def error_body(message: str, **fields: Any) -> bytes:
+    """An error in OpenAI's envelope. fields: its type and code."""
+    return json.dumps({"error": {"message": message, "param": None, "code": None, **fields}}).encode()

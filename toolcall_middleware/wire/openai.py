@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..errors import ToolCallError, status_of
+from ..errors import ErrorBody, ToolCallError, status_of
 from .json_input import LARGE
 
 Fields = dict[str, msgspec.Raw]
@@ -335,12 +335,21 @@ def is_odd_content(message: Fields) -> bool:
     return content[:1] not in {b"n", b'"', b""}
 
 
+def parsed_error(data: bytes) -> ErrorBody:
+    """The body of an error with the JSON in it, which is parsed only once."""
+    if isinstance(data, ErrorBody):
+        return data
+    body = ErrorBody(data)
+    body.value = read_value(data)
+    return body
+
+
 def read_error(data: bytes, status: int | None = None) -> ToolCallError:
     """A backend's error, in whatever form it came, as one of ours. Its text is kept, and its code.
 
     status: of the HTTP answer. An error in a stream has none, and its code tells.
     """
-    value = read_value(data)
+    value = data.value if isinstance(data, ErrorBody) else read_value(data)
     if isinstance(value, list) and len(value) == 1:
         value = value[0]  # Google's, in its OpenAI API as well
     outer = value if isinstance(value, dict) else {}

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from toolcall_middleware.errors import ToolCallError, error_body
+from tests.helpers.chat_answers import error_body
+from toolcall_middleware.errors import ToolCallError
 
 from .chat import READ, asked
 from .received import error_of

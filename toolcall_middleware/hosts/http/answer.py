@@ -63,7 +63,7 @@ class Answer:
         elif self.ended:
             pass
         elif message["type"] == "http.response.body":
-            data, more = bytes(message.get("body", b"")), message.get("more_body", False)
+            data, more = bytes_of(message), message.get("more_body", False)
             if self._decodes:
                 data = await self.decoded(data)
             if self.reads is Reads.PIECES:
@@ -169,13 +169,24 @@ class Answer:
         if more and self._limit is not None and self._size > self._limit:
             await self.too_long()
         elif not more:
-            out = await self.whole(b"".join([held["body"] for held in self._held]))
+            out = await self.whole(whole_of([held["body"] for held in self._held]))
             if out is None:
                 await self.flush()
                 self.ended = True
             else:
                 self.taken()
                 await self.give(out, more=False)
+
+
+def bytes_of(message: Message) -> bytes:
+    """The body in a message. ASGI's type is bytes; servers take a view of them, too."""
+    data = message.get("body", b"")
+    return data if isinstance(data, bytes) else bytes(data)
+
+
+def whole_of(parts: list[bytes]) -> bytes:
+    """The whole of which these are the parts. A single part stays the same object, such as an `ErrorBody`."""
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 class TooLongError(Exception):

@@ -35,6 +35,7 @@ from ...exchange import (
     StopUpstream,
     Undecodable,
 )
+from ..http.answer import bytes_of
 from ..http.bodies import CODED, LARGE, Held, Inflate, offloaded
 from ..http.errors import send_error
 from ..http.head import request_scope, response_head
@@ -175,8 +176,8 @@ class Responder:
                 return
         if kind == "http.response.body":
             data = message.get("body", b"")
-            if type(data) is not bytes:  # ASGI's type is bytes; servers take a view of them, and so do we
-                data = bytes(data)
+            if not isinstance(data, bytes):
+                data = bytes_of(message)
                 message = {**message, "body": data}
             if self._inflate is not None:
                 try:

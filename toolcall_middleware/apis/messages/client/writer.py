@@ -415,8 +415,8 @@ class Errors:
 
 def is_error(body: bytes) -> bool:
     """Whether the JSON is an error as this API writes them."""
-    fields = openai.read_object(body) or {}
-    return openai.read_text(fields.get("type")) == "error" and openai.read_object(fields.get("error")) is not None
+    value = openai.parsed_error(body).value
+    return isinstance(value, dict) and value.get("type") == "error" and isinstance(value.get("error"), dict)
 
 
 def _is_of_model(error: ToolCallError) -> bool:

@@ -1,7 +1,7 @@
 """The reverse proxy: sends a request to an upstream, once all of it has come, and the answer back as it comes.
 
-Nothing is decoded here, and of an answer nothing is collected but the unfinished event of a stream. An answer that the
-upstream breaks off never looks complete to the client.
+Nothing is decoded here. Only the unfinished event of a stream is collected, and an error of less than 8 KiB, which is
+parsed. An answer that the upstream breaks off never looks complete to the client.
 """
 
 from __future__ import annotations
@@ -243,15 +243,17 @@ class Forwarder:
             await send(head)
             words = bytearray() if reply.status >= HTTPStatus.BAD_REQUEST else None
             events = WholeEvents() if not self._translated and is_event_stream(head["headers"]) else None
+            holds = words is not None and events is None and not values_of(reply.headers, b"content-encoding")
             ending = b""
             fault: ToolCallError | None = None
             try:
-                await self._in_time(deadline, _pass(reply, first, events, words, send), record_of(scope))
+                await self._in_time(deadline, _pass(reply, first, events, words, send, holds=holds), record_of(scope))
             except ToolCallError as error:
                 fault = error
             except httpx.TransportError as error:
                 fault = self._fault(error, started=True)
                 _tell(fault, record_of(scope))
+            held = bytes(words) if holds and words and len(words) < _MOST_WORDS else b""
             if events is not None:
                 if fault is None and events.ends_half and not values_of(reply.headers, b"transfer-encoding"):
                     # The end of the connection is the only end that there is: also when the upstream has died.
@@ -259,11 +261,15 @@ class Forwarder:
                     _tell(fault, record_of(scope))
                 ending = events.rest() if fault is None else events.broken(fault)
             elif fault is not None:
+                if held:
+                    await send({"type": "http.response.body", "body": held, "more_body": True})
                 raise fault
+            elif held:
+                ending = held if record_of(scope).is_question else openai.parsed_error(held)
             await send({"type": "http.response.body", "body": ending, "more_body": False})
             if words is not None:
                 hint = self._hint if reply.status == HTTPStatus.NOT_FOUND else ""
-                said = bytes(words + ending[:_MOST_WORDS])
+                said = ending if held else bytes(words + ending[:_MOST_WORDS])
                 _log_refusal(said, reply.status, head["headers"], record_of(scope), hint)
         finally:
             # Also when the client has gone: the upstream stops working when its connection closes.
@@ -437,14 +443,22 @@ class Forwarder:
         return fault
 
 
-async def _pass(reply: Reply, first: bytes, events: WholeEvents | None, words: bytearray | None, send: Send) -> None:
-    """The body of an answer, which begins with `first`, to the client as it comes; what it gets first, to `words`."""
+async def _pass(
+    reply: Reply, first: bytes, events: WholeEvents | None, words: bytearray | None, send: Send, *, holds: bool
+) -> None:
+    """The body of an answer, which begins with `first`, to the client as it comes.
+
+    words: gets the beginning of an error. holds: nothing is sent before `_MOST_WORDS` bytes of it have come, because a
+    shorter error is parsed, and sent whole with that.
+    """
 
     def passed(part: bytes) -> bytes:
         out = part if events is None else events.feed(part)
-        if words is not None and len(words) < _MOST_WORDS:
-            words.extend(out[:_MOST_WORDS])
-        return out
+        if words is None or len(words) >= _MOST_WORDS:
+            return out
+        held = bytes(words) if holds else b""
+        words.extend(out[:_MOST_WORDS])
+        return b"" if holds and len(words) < _MOST_WORDS else held + out
 
     if first and (out := passed(first)):
         await send({"type": "http.response.body", "body": out, "more_body": True})
@@ -453,17 +467,17 @@ async def _pass(reply: Reply, first: bytes, events: WholeEvents | None, words: b
             await send({"type": "http.response.body", "body": out, "more_body": True})
 
 
-def _log_refusal(words: bytes, status: int, headers: Headers, record: Record, hint: str) -> None:
-    """Say in the log why the upstream refused, in one line. words: the beginning of its answer."""
+def _log_refusal(body: bytes, status: int, headers: Headers, record: Record, hint: str) -> None:
+    """Say in the log why the upstream refused, in one line. body: of its answer, or the beginning of that."""
     if not record.is_question:
-        says = "" if record.hide is None else _said(words, status, headers, record.hide)
+        says = "" if record.hide is None else _said(body, status, headers, record.hide)
         log_event(logger, logging.WARNING, "upstream refused", {"status": status, "says": says, "hint": hint})
 
 
-def _said(words: bytes, status: int, headers: Headers, hide: Callable[[bytes], bytes]) -> str:
+def _said(body: bytes, status: int, headers: Headers, hide: Callable[[bytes], bytes]) -> str:
     coding = next(iter(values_of(headers, b"content-encoding")), b"").decode("latin-1")
     try:
-        plain = Inflate(coding.lower(), _MOST_WORDS * 8).feed(words) if coding else words
+        plain = Inflate(coding.lower(), _MOST_WORDS * 8).feed(body) if coding else body
     except ToolCallError:
         plain = b""
     text = " ".join(openai.read_error(hide(plain), status).message.split())

@@ -18,9 +18,9 @@ from urllib.parse import unquote, urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ....errors import ToolCallError
+from ....errors import ErrorBody, ToolCallError
 from ....settings import Settings
-from ....wire.openai import read_error, read_value
+from ....wire.openai import parsed_error, read_error
 from ...http.answer import Answer, Reads, no_client
 from ...http.bodies import LARGE, offloaded
 from ...http.head import SECRET_NAME, is_chat, without
@@ -229,7 +229,9 @@ class Mask:
 
     def whole(self, data: bytes) -> bytes:
         """`data` without secrets."""
-        return data if self._pattern is None or not self._may_hold(data) else self._pattern.sub(b"***", data)
+        if self._pattern is None or not self._may_hold(data) or self._pattern.search(data) is None:
+            return data
+        return self._pattern.sub(b"***", data)
 
     def same_length(self, data: bytes) -> bytes:
         """The same, as many bytes as before."""
@@ -359,7 +361,9 @@ class MaskedAnswer(Answer):
         """See Answer."""
         out = await offloaded(len(body), self._mask.whole, body)
         hint = self._hint if self.start["status"] == HTTPStatus.NOT_FOUND else ""
-        if self._chat and (hint or not await offloaded(len(out), _is_envelope, out)):
+        if self._chat:
+            out = await offloaded(len(out), parsed_error, out)
+        if isinstance(out, ErrorBody) and self._chat and (hint or not _is_envelope(out)):
             out = await offloaded(len(out), _in_envelope, out, self.start["status"], hint)
             self.replaced((b"content-type", b"application/json"), length=len(out))
         elif out != body or self._decodes:
@@ -377,13 +381,12 @@ class MaskedAnswer(Answer):
             await self.give(await self.piece(message["body"], last=False), more=True)
 
 
-def _in_envelope(body: bytes, status: int, hint: str) -> bytes:
+def _in_envelope(body: ErrorBody, status: int, hint: str) -> ErrorBody:
     error = read_error(body, status)
     error.message += f" {hint}" if hint else ""
     return error.body()
 
 
-def _is_envelope(body: bytes) -> bool:
-    value = read_value(body)
-    error = value.get("error") if isinstance(value, dict) else None
+def _is_envelope(body: ErrorBody) -> bool:
+    error = body.value.get("error") if isinstance(body.value, dict) else None
     return isinstance(error, dict) and isinstance(error.get("message"), str) and error.keys() >= _MEMBERS
