@@ -174,7 +174,7 @@ def test_replay_says_what_error_came(api: str, tmp_path: Any, capsys: pytest.Cap
         ("none", {"type": "none"}, "none"),
         (
             {"type": "function", "function": {"name": "f"}},
-            {"type": "tool", "name": "f"},
+            {"type": "tool", "name": "f", "disable_parallel_tool_use": True},
             {"type": "function", "name": "f"},
         ),
     ],

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from toolcall_middleware.cli.check import table
-from toolcall_middleware.cli.check.asking import Meter
+from toolcall_middleware.cli.check.asking import Asker
 from toolcall_middleware.cli.check.findings import Finding, Report, Verdict
 from toolcall_middleware.cli.check.run import CheckError, Options, examine
 from toolcall_middleware.settings import Settings
@@ -402,7 +402,7 @@ async def test_what_a_backend_says_cannot_move_the_cursor() -> None:
 async def test_the_meter_counts_what_the_backend_says_it_wrote() -> None:
     report = await check(Vllm({"json"}))
     assert report.tokens < 12 * report.requests
-    meter = Meter(Vllm(), seconds=1, tokens=1, clock=iter([0.0, 5.0, 5.0]).__next__)
+    meter = Asker(Vllm(), seconds=1, tokens=1, clock=iter([0.0, 5.0, 5.0]).__next__)
     assert (meter.elapsed, meter.seconds_left) == (5.0, 0.0)
 
 

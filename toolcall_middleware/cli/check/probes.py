@@ -12,19 +12,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...errors import ToolCallError
 from ...exchange import Ask, Exchange, Request
-from ...formats import registry
-from ...formats.base import ParserOptions
-from ...model import Tool, ToolSet
-from ...parsing.events import CallArgs, CallEnd, CallStart
+from ...hosts.http.answer import TooLongError
+from ...hosts.middleware.backend_questions import converse
+from ...library import ReadCall, read_calls
 from ...settings import OPTIONS, Settings
 from ...upstream.backend_memory import BackendMemory, PendingProof, Told, ToolSupport
+from ...usage.upstream_tokenizer import Question
 from ..faces.answers import Received
 from ..faces.requests import PATHS
-from .asking import Asker, TooLargeError
+from .asking import Asker
 from .findings import Finding, Verdict
-from .trials import PROMPTS, TOOLS, calls_of, fault_of
+from .trials import PROMPTS, TOOLS, calls_of, fault_of, tool
 
 _TOKENS = 48
 _NATIVE_TOKENS = 128
@@ -75,9 +77,8 @@ async def plain(asker: Asker) -> tuple[Received, list[Finding]]:
     """A whole answer: the question that all others rest on. Asked again where the answer says how."""
     answer = await asker.ask(HELLO, tokens=_TOKENS)
     for _ in range(2):
-        if not asker.learn(answer):
-            break
-        answer = await asker.ask(HELLO, tokens=_TOKENS)
+        if asker.learn(answer):
+            answer = await asker.ask(HELLO, tokens=_TOKENS)
     detail = "the model reasons before it answers" if asker.reasons else ""
     whole = Finding("whole", "whole answers", Verdict.YES, detail)
     return answer, [whole, _found("usage.whole", "usage in whole answers", answer, _usage)]
@@ -97,7 +98,7 @@ async def streaming(asker: Asker) -> list[Finding]:
     stream = Finding("stream", "streamed answers", _found("", "", answer).verdict, "" if answer.ok else answer.refusal)
     usage = _found("usage.stream", "usage in streams", asked, _usage)
     if answer.ok and not asked.ok and not asked.late:
-        usage = Finding(usage.key, usage.what, usage.verdict, f"stream_options is refused, {asked.refusal}")
+        usage = replace(usage, detail=f"stream_options is refused, {asked.refusal}")
     return [stream, usage]
 
 
@@ -107,19 +108,18 @@ def stops(said: str) -> list[Probe]:
     word = next((word for word in _WORD.findall(said)[1:] if said.index(word) > 0), None)
     if word is None:
         return []
-    judge = partial(_stop, said, word)
+
+    def judge(answer: Received) -> Judged:
+        if word in answer.text:
+            return Verdict.NO, "the answer continues after the stop string"
+        if not said.startswith(answer.text.rstrip()) or len(answer.text) >= len(said):
+            return Verdict.UNKNOWN, "the same question got another answer"
+        return Verdict.YES, ""
+
     return [
         Probe("stop.whole", "stop strings, whole", HELLO, judge, {"stop": [word], "stream": False}),
         Probe("stop.stream", "stop strings, streamed", HELLO, judge, {"stop": [word], "stream": True}),
     ]
-
-
-def _stop(said: str, word: str, answer: Received) -> Judged:
-    if word in answer.text:
-        return Verdict.NO, "the answer continues after the stop string"
-    if not said.startswith(answer.text.rstrip()) or len(answer.text) >= len(said):
-        return Verdict.UNKNOWN, "the same question got another answer"
-    return Verdict.YES, ""
 
 
 # Tools of its own.
@@ -129,18 +129,14 @@ REACH = "native.reach"
 
 async def reach(asker: Asker) -> list[Finding]:
     """Whether tools reach the model, by the questions that `mode=auto` asks."""
-    questions = PendingProof(asker.model, BackendMemory()).questions()
-    told: Told | None = None
-    try:
-        question = next(questions)
-        while True:
-            try:
-                told = await asker.send(question.path or PATHS["chat"], question.body)
-            except (TimeoutError, ToolCallError, TooLargeError):
-                told = None
-            question = questions.send(told)
-    except StopIteration as over:
-        support: ToolSupport | None = over.value.support
+
+    async def told(question: Question) -> Told | None:
+        try:
+            return await asker.send(question.path or PATHS["chat"], question.body)
+        except (TimeoutError, ToolCallError, TooLongError):
+            return None
+
+    support = (await converse(PendingProof(asker.model, BackendMemory()).questions(), told)).support
     what = "tools reach the model"
     if support is None:
         return [Finding(REACH, what, Verdict.UNKNOWN, "neither /props nor a count of tokens shows it")]
@@ -149,26 +145,30 @@ async def reach(asker: Asker) -> list[Finding]:
     return [Finding(REACH, what, Verdict.YES)]
 
 
+_NAMED = {"tool_choice": {"type": "function", "function": {"name": "get_weather"}}}
+_NATIVE: list[tuple[str, str, dict[str, Any]]] = [
+    ("whole", "tools, whole", {}),
+    ("stream", "tools, streamed", {"stream": True}),
+    ("required", "tool_choice required, whole", {"tool_choice": "required"}),
+    ("required_stream", "tool_choice required, streamed", {"tool_choice": "required", "stream": True}),
+    ("named", "a named tool, whole", _NAMED),
+    ("named_stream", "a named tool, streamed", {**_NAMED, "stream": True}),
+]
+
+
 def natives() -> list[Probe]:
     """Each `tool_choice`, whole and streamed."""
     messages = [{"role": "user", "content": PROMPTS[0][0] + " Use the tool."}]
-    named = {"type": "function", "function": {"name": "get_weather"}}
-    choices: list[tuple[str, str, dict[str, Any]]] = [
-        ("", "tools", {}),
-        ("required", "tool_choice required", {"tool_choice": "required"}),
-        ("named", "a named tool", {"tool_choice": named}),
-    ]
     return [
         Probe(
-            f"native.{'_'.join(filter(None, (name, 'stream' * stream))) or 'whole'}",
-            f"{what}, {'streamed' if stream else 'whole'}",
+            f"native.{key}",
+            what,
             messages,
-            partial(_native, must=bool(fields)),
-            {"tools": TOOLS, **fields, **({"stream": True} if stream else {})},
+            partial(_native, must="tool_choice" in fields),
+            {"tools": TOOLS, **fields},
             _NATIVE_TOKENS,
         )
-        for name, what, fields in choices
-        for stream in (False, True)
+        for key, what, fields in _NATIVE
     ]
 
 
@@ -178,9 +178,9 @@ def _native(answer: Received, *, must: bool) -> Judged:
         what = "a call came, and" if answer.calls else "the answer"
         return Verdict.UNKNOWN, f"{what} was cut at its limit of {_NATIVE_TOKENS} tokens"
     if not answer.calls:
-        written = _first_call(answer, [Tool(one["function"]["name"]) for one in TOOLS])
+        written = _first_call(answer, TOOLS)
         if written is not None:
-            return Verdict.NO, f"the call ({written[0]}) stays in the text: the backend has no parser for it"
+            return Verdict.NO, f"the call ({written.name}) stays in the text: the backend has no parser for it"
         if must:
             return Verdict.NO, "the promise is not kept: no call came"
         return Verdict.NO, "no call came: the model may not want to, or is not shown the tools"
@@ -191,21 +191,10 @@ def _native(answer: Received, *, must: bool) -> Judged:
     return (Verdict.PARTLY, f"has to be repaired: {', '.join(faults)}") if faults else (Verdict.YES, "")
 
 
-def _first_call(answer: Received, tools: list[Tool]) -> tuple[str, str, bool] | None:
-    """The first call in an answer's text, in any family's syntax: its name, its arguments, whether it is complete."""
-    parser = registry.get("auto").parser(ToolSet.of(tools), ParserOptions())
-    name, arguments = "", ""
-    for event in [*parser.feed(answer.text), *parser.finish(cut=answer.finish_reason == "length")]:
-        match event:
-            case CallStart(found):
-                name = found
-            case CallArgs(text):
-                arguments += text
-            case CallEnd(complete):
-                return name, arguments, complete
-            case _:
-                pass
-    return None
+def _first_call(answer: Received, tools: list[dict[str, Any]]) -> ReadCall | None:
+    """The first call in an answer's text, in any family's syntax."""
+    calls = read_calls(answer.text, tools, cut=answer.finish_reason == "length", coerce=False).calls
+    return calls[0] if calls else None
 
 
 # Constraints: the backend is asked for words, under a constraint that allows none. What is asked for is what the
@@ -213,11 +202,7 @@ def _first_call(answer: Received, tools: list[Tool]) -> tuple[str, str, bool] | 
 # all the same, the constraint has made it.
 
 _CODES = ["k7w", "m3x"]
-_PROBE = Tool(
-    "zq_probe",
-    "",
-    {"type": "object", "properties": {"code": {"enum": _CODES}}, "required": ["code"], "additionalProperties": False},
-)
+_PROBE = tool("zq_probe", "", ["code"], code={"enum": _CODES})
 _WORDS: Messages = [
     {"role": "user", "content": "Say hello to me in one short sentence. Write plain words, nothing else."}
 ]
@@ -245,8 +230,7 @@ def constraints() -> list[Probe]:
 
 def _constrained(kind: str, fmt: str) -> dict[str, Any]:
     """The fields that the middleware adds to a request for one call."""
-    tool = {"type": "function", "function": {"name": _PROBE.name, "parameters": _PROBE.parameters}}
-    body: dict[str, Any] = {"model": "m", "messages": _WORDS, "tools": [tool], "tool_choice": "required"}
+    body: dict[str, Any] = {"model": "m", "messages": _WORDS, "tools": [_PROBE], "tool_choice": "required"}
     # One call is enough: a model that is held to a list of them may go on and on.
     body["parallel_tool_calls"] = False
     settings = Settings(constrain=kind, format=fmt, special_tokens="off")
@@ -261,10 +245,9 @@ def _constraint(answer: Received) -> Judged:
         is_json = isinstance(_json(answer.text), dict | list)
         ignored = "the answer is JSON, but the schema is ignored in silence" if is_json else "ignored in silence"
         return Verdict.NO, ignored
-    _, arguments, complete = call
-    if not complete:
+    if not call.complete:
         return Verdict.PARTLY, "the answer keeps to it, but found no end"
-    value = _json(arguments)
+    value = _json(call.arguments)
     if isinstance(value, dict) and value.get("code") in _CODES:
         return Verdict.YES, ""
     return Verdict.PARTLY, "a call came, but its arguments are not those of the schema"

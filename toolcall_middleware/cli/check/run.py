@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
-import hashlib
 import json
 import logging
 import shutil
@@ -23,17 +22,18 @@ from starlette.types import ASGIApp, Message
 from ... import __version__
 from ...errors import ToolCallError
 from ...formats import registry
-from ...hosts.http.answer import no_client
+from ...hosts.http.answer import TooLongError, no_client
 from ...hosts.proxy.upstream.providers import upstream_app
 from ...hosts.proxy.upstreams_file import with_template
 from ...settings import Settings, hide_login
 from ...wire import openai
 from .._probe import models_in, server_of
 from ..command import UsageError, shown
-from . import advice, probes, table, trials
+from . import advice, probes, table
 from . import report as published
-from .asking import Asker, BudgetSpentError, Meter, TooLargeError
-from .findings import Finding, Questions, Report, Score, Verdict
+from .asking import Asker, BudgetSpentError
+from .findings import Finding, Report, Score, Verdict
+from .trials import QuestionSet, Trial, built_in, formats_for, ways
 
 # The user's own settings that a prompt for calls depends on; limits and policies are not the backend's doing.
 _KEPT = ("messages", "system_role", "special_tokens", "drop_params", "template", "send")
@@ -62,7 +62,7 @@ class Options:
     seconds: float = 300.0
     tokens: int = 20_000
     api: str = "chat"
-    questions: trials.QuestionSet = field(default_factory=trials.built_in)
+    questions: QuestionSet = field(default_factory=built_in)
     backend: str | None = None
 
 
@@ -120,8 +120,7 @@ async def examine(
     """
     for fmt in options.formats:
         registry.for_model(fmt, "", settings.template)
-    meter = Meter(app, seconds=options.seconds, tokens=options.tokens)
-    asker = Asker(meter, options.model or "", secrets=secrets or ())
+    asker = Asker(app, options.model or "", seconds=options.seconds, tokens=options.tokens, secrets=secrets or ())
     models, server = await _models(asker, options.model)
     asker.model = options.model or models[0]
     # A backend that does not identify itself is named by its API.
@@ -134,7 +133,7 @@ async def examine(
         models=models,
         backend=options.backend or server or named,
         api=options.api,
-        questions=_questions(options.questions),
+        questions=options.questions.published,
         template=settings.template,
     )
     kept = Settings(**{option: getattr(settings, option) for option in _KEPT})
@@ -149,14 +148,8 @@ async def examine(
     if settings.choose and advice.working_constraint(report, "json") is None:
         nothing = "the backend constrains nothing: unset TOOLCALL_CHOOSE"
         report.findings.append(Finding("choose", advice.CHOOSE, Verdict.NO, nothing))
-    report.requests, report.tokens, report.seconds = meter.requests, meter.tokens, round(meter.elapsed, 1)
+    report.requests, report.tokens, report.seconds = asker.requests, asker.tokens, round(asker.elapsed, 1)
     return report
-
-
-def _questions(asked: trials.QuestionSet) -> Questions:
-    digest = hashlib.sha256("\n".join((asked.source, *asked.labels)).encode()).hexdigest()[:16]
-    prompts = asked.labels if asked.source == "built-in" else ()
-    return Questions(asked.source, len(asked.labels), digest, prompts)
 
 
 async def _models(asker: Asker, wanted: str | None) -> tuple[list[str], str | None]:
@@ -165,7 +158,7 @@ async def _models(asker: Asker, wanted: str | None) -> tuple[list[str], str | No
         status, body = await asker.send("/v1/models")
     except (TimeoutError, BudgetSpentError):
         raise CheckError("the upstream is slow: it did not answer to /v1/models in time") from None
-    except TooLargeError:
+    except TooLongError:
         raise CheckError("the upstream's list of models has no end") from None
     except ToolCallError as broken:
         raise CheckError(asker.hide(shown(broken.message))) from None
@@ -187,6 +180,7 @@ async def _models(asker: Asker, wanted: str | None) -> tuple[list[str], str | No
 
 
 async def _examine(asker: Asker, report: Report, options: Options, settings: Settings) -> None:
+    """Asks all questions, and adds what they find to the report. Raises CheckError, BudgetSpentError or _GoneError."""
     answer, findings = await probes.plain(asker)
     if not answer.ok:
         why = shown(answer.refusal)
@@ -198,18 +192,17 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
     report.findings += [Finding("models", "the list of models", verdict, unlisted), *findings]
     if options.api != "chat":
         report.findings.append(Finding("api", "the API in which calls are asked for", Verdict.YES, options.api))
-    natives = probes.natives()
-    rows = [*natives, *probes.constraints(), *probes.stops(answer.text), *probes.histories()]
+    rows = [*probes.natives(), *probes.constraints(), *probes.stops(answer.text), *probes.histories()]
     steps: list[tuple[str, Callable[[Asker], Awaitable[list[Finding]]]]] = [
         ("streamed answers", probes.streaming),
         ("native calls", probes.reach),
         *((row.what, row.ask) for row in rows),
     ]
-    formats = trials.formats_for(report.model, options.formats, report.template)
+    formats = formats_for(report.model, options.formats, report.template)
     # The most steps that are possible; those that prove useless are skipped.
     asked = options.questions
-    ways, constrained = len(asked.choices), "required" in asked.choices
-    total = len(steps) + len(asked.questions) * (ways + (ways + constrained) * len(formats) + constrained)
+    tried, constrained = len(asked.choices), "required" in asked.choices
+    total = len(steps) + len(asked.questions) * (tried + (tried + constrained) * len(formats) + constrained)
     with progress(total) as step:
         in_a_row = 0
         for what, question in steps:
@@ -224,25 +217,28 @@ async def _examine(asker: Asker, report: Report, options: Options, settings: Set
         if (role := advice.system_role(report)) is not None:
             settings = settings.replace(system_role=role)
         constraints = {fmt: advice.working_constraint(report, fmt) for fmt in formats}
-        report.calls += trials.ways(asked, constraints, native=_may_bring_calls(report))
-        ways_to_try = [trials.trial(asker, settings, way, options.api) for way in report.calls]
-        # In turns: where time runs out, all ways have been asked the same. Every second prompt is streamed.
-        for number, prompt in enumerate(asked.questions):
-            for way in ways_to_try:
-                step(f"{way.score.mode} {way.score.format} {way.score.tool_choice}")
-                await way.ask(asker, prompt, stream=bool(number % 2))
+        report.calls += ways(asked, constraints, native=_may_bring_calls(report))
+
+        async def ask(trials: list[Trial]) -> None:
+            # In turns: where time runs out, all ways have been asked the same. Every second prompt is streamed.
+            for number, prompt in enumerate(asked.questions):
+                for one in trials:
+                    score = one.score
+                    step("choose" if score.choose else f"{score.mode} {score.format} {score.tool_choice}")
+                    await one.ask(asker, prompt, stream=bool(number % 2))
+
+        trials = [Trial.of(way, asker, settings, options.api) for way in report.calls]
+        await ask(trials)
         mode, fmt = advice.best_way(report) or ("", "")
         kind = advice.working_constraint(report, fmt) if mode == "prompt" and constrained else None
-        free = next((way for way in ways_to_try if (way.score.format, way.score.tool_choice) == (fmt, "auto")), None)
+        free = next((one for one in trials if (one.score.format, one.score.tool_choice) == (fmt, "auto")), None)
         if kind is None or free is None or free.score.came == free.score.asked:
             return
-        chosen = trials.trial(asker, settings, Score(mode, fmt, "auto", kind, choose=True), options.api)
+        chosen = Trial.of(Score(mode, fmt, "auto", kind, choose=True), asker, settings, options.api)
         report.calls.append(chosen.score)
-        for number, prompt in enumerate(asked.questions):
-            step("choose")
-            await chosen.ask(asker, prompt, stream=bool(number % 2))
-        for way in (free, chosen):
-            await way.ask_for_words(asker, asked.questions[0])
+        await ask([chosen])
+        for one in (free, chosen):
+            await one.ask_for_words(asker, asked.questions[0])
         report.findings.append(advice.choosing(free, chosen))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from ...formats import registry
 from ...hosts.http.request_record import RECORD, Record
@@ -19,7 +20,7 @@ from ...settings import Settings
 from ..faces.answers import Received
 from ..faces.requests import PATHS
 from .asking import Asker
-from .findings import Latency, Score, Tokens
+from .findings import Latency, Questions, Score, Tokens
 
 _MOST_FAULTS = 4
 _TOKENS = 160
@@ -27,18 +28,19 @@ _NO_TOOL = "Write one short sentence about the sea."
 """A question that none of TOOLS fits."""
 
 
-def _tool(name: str, description: str, required: list[str], **properties: Any) -> dict[str, Any]:
+def tool(name: str, description: str, required: list[str], **properties: Any) -> dict[str, Any]:
+    """A tool as an OpenAI client offers it."""
     parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
 TOOLS: list[dict[str, Any]] = [
-    _tool(
+    tool(
         "get_weather", "The current weather in a city.", ["city"],
         city={"type": "string"}, unit={"type": "string", "enum": ["celsius", "fahrenheit"]},
     ),
-    _tool("get_time", "The current local time in a city.", ["city"], city={"type": "string"}),
-    _tool("add", "Adds two numbers.", ["a", "b"], a={"type": "number"}, b={"type": "number"}),
+    tool("get_time", "The current local time in a city.", ["city"], city={"type": "string"}),
+    tool("add", "Adds two numbers.", ["a", "b"], a={"type": "number"}, b={"type": "number"}),
 ]  # fmt: skip
 
 # (what a user says, the tool that is meant)
@@ -102,30 +104,37 @@ class QuestionSet:
         """Those of its questions."""
         return tuple(question.label for question in self.questions)
 
+    @property
+    def published(self) -> Questions:
+        """What a report says of it."""
+        digest = hashlib.sha256("\n".join((self.source, *self.labels)).encode()).hexdigest()[:16]
+        prompts = self.labels if self.source == Questions().source else ()
+        return Questions(self.source, len(self.labels), digest, prompts)
+
 
 def built_in() -> QuestionSet:
     """PROMPTS with TOOLS."""
+
+    def judge(wanted: str, calls: Sequence[ToolCall]) -> Judgement:
+        fault = fault_of(calls)
+        return fault, fault is None and {call.name for call in calls} == {wanted}
+
     asked = [
-        Question(prompt, [{"role": "user", "content": prompt}], TOOLS, partial(_judge, wanted))
+        Question(prompt, [{"role": "user", "content": prompt}], TOOLS, partial(judge, wanted))
         for prompt, wanted in PROMPTS
     ]
-    return QuestionSet("built-in", asked)
-
-
-def _judge(wanted: str, calls: Sequence[ToolCall]) -> Judgement:
-    fault = fault_of(calls)
-    return fault, fault is None and {call.name for call in calls} == {wanted}
+    return QuestionSet(Questions().source, asked)
 
 
 @dataclass(slots=True)
 class Trial:
     """One way to get calls, and how it does. All of its prompts go through one middleware, as they would in service.
 
-    in_words: a question that no tool fits was answered without a call.
+    api: in which calls are asked for. in_words: a question that no tool fits was answered without a call.
     """
 
     score: Score
-    app: ASGIApp
+    app: ToolCallMiddleware
     api: str
     in_words: bool = False
     _record: Record = field(default_factory=Record)
@@ -133,24 +142,34 @@ class Trial:
     _prompts: list[int] = field(default_factory=list)
     _written: int = 0
 
+    @classmethod
+    def of(cls, way: Score, asker: Asker, settings: Settings, api: str) -> Trial:
+        """A trial of `way`, which gets the counts. settings: those of the user's that a prompt for calls depends on."""
+        # One try each: what the first answer is worth is the question.
+        own = settings.replace(
+            mode=way.mode, constrain=way.constrain, choose=way.choose, retries=0, faces=tuple(PATHS), format="auto"
+        )
+        if way.mode == "native":
+            own = own.replace(send="chat")
+        else:
+            own = own.replace(format=way.format)
+            way.writes = written_by(asker.model, way.format, settings.template)
+        return cls(way, ToolCallMiddleware(asker, settings=own), api)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The middleware. It records the outcome of each call, which a stream does not contain."""
         self._record = scope[RECORD] = Record()
         await self.app(scope, receive, send)
 
+    async def _answer(self, asker: Asker, question: Question, choice: str, *, stream: bool) -> Received:
+        given = {"tools": question.tools, "tool_choice": choice, "stream": stream}
+        return await asker.ask(question.messages, tokens=question.tokens, app=self, api=self.api, **given)
+
     async def ask(self, asker: Asker, question: Question, *, stream: bool) -> None:
         """Asks `question`, and adds the answer to the score."""
-        score, meter = self.score, asker.meter
-        began, written = meter.elapsed, meter.tokens
-        answer = await asker.ask(
-            question.messages,
-            tokens=question.tokens,
-            app=self,
-            api=self.api,
-            tools=question.tools,
-            tool_choice=score.tool_choice,
-            stream=stream,
-        )
+        score = self.score
+        began, written = asker.elapsed, asker.tokens
+        answer = await self._answer(asker, question, score.tool_choice, stream=stream)
         if answer.late:
             score.late += 1
             return
@@ -167,25 +186,19 @@ class Trial:
             score.repaired += 1
         else:
             score.right += 1
-        self._measure(meter.elapsed - began, meter.tokens - written, (answer.usage or {}).get("prompt_tokens"))
+        prompt = (answer.usage or {}).get("prompt_tokens")
+        self._seconds.append(asker.elapsed - began)
+        self._prompts += [prompt] if type(prompt) is int else []
+        self._written += asker.tokens - written
+        score.latency = Latency(round(statistics.median(self._seconds), 3), round(max(self._seconds), 3))
+        tokens = round(statistics.fmean(self._prompts), 1) if self._prompts else None
+        score.tokens = Tokens(tokens, round(self._written / score.asked, 1))
 
     async def ask_for_words(self, asker: Asker, question: Question) -> None:
         """Asks a question that no tool fits. Its tools are those of `question`."""
-        asked = [{"role": "user", "content": _NO_TOOL}]
-        answer = await asker.ask(
-            asked, tokens=_TOKENS, app=self, api=self.api, tools=question.tools, tool_choice="auto", stream=False
-        )
+        asked = Question("", [{"role": "user", "content": _NO_TOOL}], question.tools, question.judge)
+        answer = await self._answer(asker, asked, "auto", stream=False)
         self.in_words = answer.ok and bool(answer.text) and not answer.calls
-
-    def _measure(self, seconds: float, written: int, prompt: Any) -> None:
-        self._seconds.append(seconds)
-        self._prompts += [prompt] if type(prompt) is int else []
-        self._written += written
-        self.score.latency = Latency(round(statistics.median(self._seconds), 3), round(max(self._seconds), 3))
-        self.score.tokens = Tokens(
-            round(statistics.fmean(self._prompts), 1) if self._prompts else None,
-            round(self._written / self.score.asked, 1),
-        )
 
 
 def formats_for(model: str, wanted: list[str], template: str | None) -> list[str]:
@@ -212,17 +225,3 @@ def ways(asked: QuestionSet, constraints: dict[str, str | None], *, native: bool
         if kind is not None and "required" in asked.choices:
             found.append(Score("prompt", fmt, "required", kind))
     return found
-
-
-def trial(asker: Asker, settings: Settings, way: Score, api: str) -> Trial:
-    """A trial of `way`, which gets the counts. api: in which calls are asked for."""
-    # One try each: what the first answer is worth is the question.
-    own = settings.replace(
-        mode=way.mode, constrain=way.constrain, choose=way.choose, retries=0, faces=tuple(PATHS), format="auto"
-    )
-    if way.mode == "native":
-        own = own.replace(send="chat")
-    else:
-        own = own.replace(format=way.format)
-        way.writes = written_by(asker.model, way.format, settings.template)
-    return Trial(way, ToolCallMiddleware(asker.meter, settings=own), api)

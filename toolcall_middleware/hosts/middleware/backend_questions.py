@@ -58,11 +58,11 @@ async def wait_for(meter: UsageMeter, app: ASGIApp, scope: Scope, paths: tuple[s
 
     questions = meter.questions()
     if questions is not None:
-        await _converse(questions, counted)
+        await converse(questions, counted)
     await asyncio.to_thread(meter.count)
 
 
-async def _converse(
+async def converse(
     questions: Generator[Question, _Told | None, _Found], answer: Callable[[Question], Awaitable[_Told | None]]
 ) -> _Found:
     """Answer each of `questions`, and return what they find."""
@@ -143,7 +143,7 @@ async def _answered(proof: PendingProof, app: ASGIApp, scope: Scope, paths: tupl
         status, body = await ask(app, scope_of(scope, paths, question), question.body, end - loop.time())
         return None if body is None else Told(status, body)
 
-    return await _converse(proof.questions(), told)
+    return await converse(proof.questions(), told)
 
 
 class WholeUsage(Answer):
