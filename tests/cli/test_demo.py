@@ -81,7 +81,7 @@ def areas(answer: Received) -> set[str]:
 def test_a_good_stream_is_read_without_a_fault() -> None:
     answer = read_stream(good_stream())
     assert answer.faults == []
-    assert answer.calls == [ReceivedCall(ID, "get_weather", '{"city": "Paris"}', pieces=2)]
+    assert answer.calls == [ReceivedCall(ID, "get_weather", '{"city": "Paris"}')]
     assert (answer.content, answer.finish_reason, answer.usage) == (None, "tool_calls", USAGE)
     assert checks.form_check(answer).ok
 

@@ -6,19 +6,20 @@ A backend that was asked several times for one answer (retries) cost all of it: 
 from __future__ import annotations
 
 import functools
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Any
 
 from ..settings import Settings
 from ..wire import openai
-from .tokenizers.base import APPROXIMATE, BLOCK, Count, Tokenizer, last_seam, read_prompt
+from .tokenizers.base import APPROXIMATE, BLOCK, Count, Tokenizer, call_text, last_seam, read_prompt
 from .tokenizers.vocabularies import load
 from .upstream_tokenizer import TOKENIZE, Questions, Refusals, ask_all
 
 _KEPT = 1 << 17  # characters of one choice that are kept for counting at the end
 _KEPT_TO_ASK = 1 << 22  # the same where the backend counts
+_SETTLED = 2 * BLOCK  # characters of a longer one that are counted at once
 ENDED = frozenset({"stop", "tool_calls", "function_call"})
 """The finish reasons of a choice that the model ended itself."""
 _NAMES = ("prompt_tokens", "completion_tokens", "total_tokens")
@@ -148,7 +149,7 @@ class UsageMeter:
         for name in ("tool_calls", "function_call"):
             if not openai.is_null(message.get(name)):
                 self._attempt.loose = True
-                self.wrote(_call_text(openai.read_value(message[name])), choice)
+                self.wrote(call_text(openai.read_value(message[name])), choice)
         if text := openai.read_text(message.get("refusal")):
             self.wrote(text, choice)
         return self._attempt.written > before
@@ -366,16 +367,6 @@ def _is_count(value: Any, *, least: int = 0) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def _call_text(value: Any) -> str:
-    """The names and arguments in the calls of a message or delta."""
-    if isinstance(value, list):
-        return "".join(map(_call_text, value))
-    if not isinstance(value, dict):
-        return ""
-    inner = next((value[kind] for kind in ("function", "custom") if isinstance(value.get(kind), dict)), value)
-    return "".join(text for key in ("name", "arguments", "input") if isinstance(text := inner.get(key), str))
-
-
 def _add(total: dict[str, Any], usage: dict[str, Any]) -> None:
     for name, value in usage.items():
         if isinstance(value, bool):
@@ -405,7 +396,6 @@ def usage_chunk(head: openai.Fields, meter: UsageMeter) -> bytes:
     return openai.event(openai.encode(chunk))
 
 
-_PIECES = 64
 _THINK, _UNTHINK = "<think>", "</think>"
 
 
@@ -416,46 +406,29 @@ class Transcript:
     block, so that neither memory nor the work at the end grows with the answer.
     """
 
-    __slots__ = ("_kept", "_pieces", "_settled", "_text", "_tokenizer", "_waiting", "size")
+    __slots__ = ("_kept", "_settled", "_text", "_tokenizer", "size")
 
     def __init__(self, tokenizer: Tokenizer, kept: int) -> None:
         self._tokenizer = tokenizer
         self._kept = kept
-        self._pieces: list[str] = []
-        self._text: deque[str] = deque()
-        self._waiting = 0  # characters in _text
+        self._text = StringIO()
         self._settled = 0  # tokens of text that is no longer kept
         self.size = 0
 
     def add(self, piece: str) -> None:
         """The model wrote `piece`."""
         self.size += len(piece)
-        pieces = self._pieces
-        pieces.append(piece)
-        if len(pieces) == _PIECES:
-            self._pack()
-
-    def _pack(self) -> None:
-        """Small pieces into one: an open stream keeps little more than its characters."""
-        packed = "".join(self._pieces)
-        self._pieces.clear()
-        self._text.append(packed)
-        self._waiting += len(packed)
-        while self._waiting > self._kept:
+        self._text.write(piece)
+        if self._text.tell() > self._kept + _SETTLED:
             self._settle()
 
     def _settle(self) -> None:
-        taken: list[str] = []
-        size = 0
-        while self._text and size < 2 * BLOCK:
-            taken.append(self._text.popleft())
-            size += len(taken[-1])
-        head = "".join(taken)
-        seam = last_seam(head)
-        if seam < size:
-            self._text.appendleft(head[seam:])
-        self._waiting -= seam
-        self._settled += self._tokenizer.count(head[:seam])
+        """Counts the text beyond what is kept."""
+        text = self.text()
+        seam = last_seam(text[: len(text) - self._kept])
+        self._settled += self._tokenizer.count(text[:seam])
+        self._text = StringIO()
+        self._text.write(text[seam:])
 
     @property
     def is_kept(self) -> bool:
@@ -464,7 +437,7 @@ class Transcript:
 
     def text(self) -> str:
         """The kept text."""
-        return "".join((*self._text, *self._pieces))
+        return self._text.getvalue()
 
     def tokens(self) -> int:
         """Its tokens, counted now."""

@@ -104,7 +104,9 @@ class UsageTap:
         if choices:
             self._last = data
         for choice in choices:
-            self._read(choice)
+            index = openai.read_value(choice.get("index"))
+            delta = openai.read_object(choice.get("delta")) or {}
+            _note(self._meter, choice, delta, index if isinstance(index, int) else 0)
         if not counted:
             return event.raw
         self._meter.saw(openai.read_value(fields["usage"]))
@@ -116,14 +118,13 @@ class UsageTap:
             return b""  # zeros are not a count: our own chunk follows
         return event.raw
 
-    def _read(self, choice: Fields) -> None:
-        index = openai.read_value(choice.get("index"))
-        index = index if isinstance(index, int) else 0
-        delta = openai.read_object(choice.get("delta")) or {}
-        self._meter.wrote_beside(delta, index)
-        self._meter.wrote(openai.read_text(delta.get("content")) or "", index)
-        if openai.read_text(choice.get("finish_reason")) in ENDED:
-            self._meter.ended()
+
+def _note(meter: UsageMeter, choice: Fields, message: Fields, index: int) -> None:
+    """Tell the meter what the model wrote in a message or delta."""
+    meter.wrote_beside(message, index)
+    meter.wrote(openai.read_text(message.get("content")) or "", index)
+    if openai.read_text(choice.get("finish_reason")) in ENDED:
+        meter.ended()
 
 
 _GIVEN = re.compile(rb'"usage"\s*:\s*\{')
@@ -143,10 +144,7 @@ def without_numbers(answer: bytes, meter: UsageMeter) -> Fields | None:
     if not choices or None in messages:
         return None
     for number, (choice, message) in enumerate(zip(choices, messages, strict=True)):
-        meter.wrote_beside(message or {}, number)
-        meter.wrote(openai.read_text((message or {}).get("content")) or "", number)
-        if openai.read_text(choice.get("finish_reason")) in ENDED:
-            meter.ended()
+        _note(meter, choice, message or {}, number)
     meter.saw(openai.read_value(fields.get("usage")))
     return None if meter.is_complete else fields
 

@@ -36,7 +36,6 @@ class ReceivedCall:
     id: str
     name: str
     arguments: str
-    pieces: int = 1
 
     def decoded(self) -> Any:
         """The arguments as a value, or as text where they are not JSON."""
@@ -318,7 +317,7 @@ class _Chat(_Reader):
             for name in ("id", "type"):
                 if not entry.get(name):
                     self.fault(f"no {name}", "calls")
-            calls.append(ReceivedCall(str(entry.get("id") or ""), str(function.get("name") or ""), "", 0))
+            calls.append(ReceivedCall(str(entry.get("id") or ""), str(function.get("name") or ""), ""))
         elif index != len(calls) - 1 or not calls:
             self.fault(f"index is {index!r} where call {len(calls) - 1} is open", "calls")
             return
@@ -329,7 +328,6 @@ class _Chat(_Reader):
             self.fault("arguments are no string", "calls")
             given = "" if given is None else json.dumps(given)
         calls[-1].arguments += given
-        calls[-1].pieces += bool(given)
 
 
 class _Messages(_Reader):
@@ -368,7 +366,6 @@ class _Messages(_Reader):
                 self.answer.reasoning += text
             case {"type": "content_block_delta", "delta": {"partial_json": str(text)}} if self.answer.calls:
                 self.answer.calls[-1].arguments += text
-                self.answer.calls[-1].pieces += bool(text)
             case {"type": "content_block_stop"}:
                 self._open = False
                 self._blocks += 1
@@ -391,7 +388,7 @@ class _Messages(_Reader):
             if not isinstance(given, dict):
                 self.fault("the input of a call is no object")
             written = json.dumps(given, ensure_ascii=False) if given else ""
-            self.answer.calls.append(ReceivedCall(str(block.get("id")), str(block.get("name")), written, 0))
+            self.answer.calls.append(ReceivedCall(str(block.get("id")), str(block.get("name")), written))
 
     def _end(self, ending: dict[Any, Any]) -> None:
         reason = ending.get("stop_reason")
@@ -430,7 +427,7 @@ class _Responses(_Reader):
                     self.fault("an item is added while another is open")
                 self._open = str(item.get("id"))
                 if "call_id" in item:
-                    self._loose[self._open] = ReceivedCall(str(item["call_id"]), str(item.get("name")), "", 0)
+                    self._loose[self._open] = ReceivedCall(str(item["call_id"]), str(item.get("name")), "")
             case {"type": "response.output_item.done", "item": {**item}}:
                 if self._open != item.get("id"):
                     self.fault("an item is done that was not open")
@@ -450,7 +447,6 @@ class _Responses(_Reader):
                     self.fault(f"{kind} of an item that is not open")
                 if call := self._loose.get(str(event.get("item_id"))):
                     call.arguments += text
-                    call.pieces += bool(text)
 
     def _item(self, item: dict[Any, Any]) -> None:
         """A whole item."""
@@ -468,9 +464,8 @@ class _Responses(_Reader):
                     self.fault("the deltas of a call are not its arguments")
                 space = f"{item['namespace']}__" if item.get("namespace") else ""
                 arguments = written if kind == "function_call" else json.dumps({"input": written})
-                pieces = 1 if call is None else call.pieces
                 self.answer.calls.append(
-                    ReceivedCall(str(item.get("call_id")), f"{space}{item.get('name')}", arguments, pieces)
+                    ReceivedCall(str(item.get("call_id")), f"{space}{item.get('name')}", arguments)
                 )
 
     def _end(self, body: dict[Any, Any]) -> None:

@@ -151,18 +151,21 @@ def count_messages(prompt: Prompt, count: Callable[[str], int]) -> Count:
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             exact = False
-            tokens += _TOKENS_A_CALL + count(_call_text(call))
+            tokens += _TOKENS_A_CALL + count(call_text(call))
     if prompt.tools:
         exact = False
         tokens += count(msgspec.json.encode(prompt.tools).decode())
     return Count(tokens, exact)
 
 
-def _call_text(call: Any) -> str:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
+def call_text(value: Any) -> str:
+    """The names and arguments in the calls of a message or delta."""
+    if isinstance(value, list):
+        return "".join(map(call_text, value))
+    if not isinstance(value, dict):
         return ""
-    return "".join(value for value in (function.get("name"), function.get("arguments")) if isinstance(value, str))
+    inner = next((value[kind] for kind in ("function", "custom") if isinstance(value.get(kind), dict)), value)
+    return "".join(text for key in ("name", "arguments", "input") if isinstance(text := inner.get(key), str))
 
 
 class TemplateError(Exception):
@@ -175,7 +178,7 @@ class Tokenizer:
     one: the tokens of a text, counted by a library that lets other threads run. chars_at_once: how much may be counted
     on the event loop, which is what takes at most 5 ms. end_tokens: what an engine counts for the end of an answer that
     the model ended itself. adds_up: the counts of a text's blocks are together the text's. special_tokens: those of the
-    vocabulary that no text may hold, as far as they are known, the longest first. render: makes a prompt's text and
+    vocabulary that no text may hold, as far as they are known. render: makes a prompt's text and
     raises TemplateError. own_form: without `render`, a constant for each message is what the chat form adds.
     checkpoint: the folder of the model, where that holds a chat template.
     """
@@ -201,7 +204,6 @@ class Tokenizer:
         self.checkpoint = checkpoint
         self._one = one
         self._adds_up = adds_up
-        self._special = re.compile("|".join(map(re.escape, special_tokens))) if special_tokens else None
         self._render = render
         self._own_form = own_form
         self.cache: LRUCache[str, int] = LRUCache(max_entries=8192, max_size=8 << 20)
@@ -215,7 +217,7 @@ class Tokenizer:
         """Tokens of a text that is likely to come again."""
         if not self._adds_up:
             return self._known(text)
-        return sum(self._known(block) for part in self._parts(text) for block in blocks(part))
+        return sum(map(self._known, blocks(text)))
 
     def count_prompt(self, prompt: Prompt, /) -> Count:
         """Tokens of a prompt, what its chat template adds included."""
@@ -237,16 +239,6 @@ class Tokenizer:
             tokens = self._one(text)
             self.cache.put(text, tokens, size=len(text))
         return tokens
-
-    def _parts(self, text: str) -> Iterator[str]:
-        """Cut before each special token: it ends what is before it, and messages begin with one in most templates."""
-        begin = 0
-        for found in self._special.finditer(text) if self._special is not None else ():
-            if found.start() > begin:
-                yield text[begin : found.start()]
-                begin = found.start()
-        if begin < len(text):
-            yield text[begin:]
 
 
 class Approximate(Tokenizer):
