@@ -253,7 +253,7 @@ def test_a_stream_is_the_same_wherever_it_is_cut(name: str) -> None:
 def test_usage_is_told_once_to_those_who_ask(name: str) -> None:
     counted = b'"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":8},"responseId"'
     data = stream_of(name).replace(b'"responseId"', counted)  # each piece of Google's counts
-    made = begun(name, stream=True, stream_options={"include_usage": True})
+    made = translated.stream_of(begun(name, stream=True, stream_options={"include_usage": True}))
     out = made.feed(data) + made.finish(cut=False)
     last = chunks(out)[-1]
     assert last["choices"] == []
@@ -266,24 +266,24 @@ def test_usage_is_told_once_to_those_who_ask(name: str) -> None:
 def test_a_stream_that_breaks_off_says_so_unless_the_host_will(name: str) -> None:
     data = stream_of(name)
     half, between = data[: len(data) // 2], b"\r\n\r\n" if b"\r" in data else b"\n\n"
-    cut = begun(name, stream=True)
+    cut = translated.stream_of(begun(name, stream=True))
     assert not half.endswith(between)  # the rest of an event is no error of the upstream's
     out = cut.feed(half) + cut.finish(cut=True)
     assert not cut.done
     assert b'"error"' not in out
-    ended = begun(name, stream=True)
+    ended = translated.stream_of(begun(name, stream=True))
     out = ended.feed(half[: half.rindex(between)] + between) + ended.finish(cut=False)
     assert b"broke off before the answer was complete" in out
     assert out.endswith(b"data: [DONE]\n\n")
     assert ended.feed(data) == b""
-    assert b"ended without an answer" in begun(name, stream=True).finish(cut=False)
+    assert b"ended without an answer" in translated.stream_of(begun(name, stream=True)).finish(cut=False)
 
 
 @PROVIDERS
 def test_an_error_that_the_host_has_made_stays(name: str) -> None:
     own = ToolCallError("upstream_timeout", "Slow.")
     assert begun(name).whole(504, own.body()) == (504, own.body())
-    made = begun(name, stream=True)
+    made = translated.stream_of(begun(name, stream=True))
     assert b"Slow." in made.feed(own.sse() + b"data: [DONE]\n\n")
     assert made.done
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from toolcall_middleware.apis.upstream import Translation
+from toolcall_middleware.apis.upstream import Translation, UpstreamAnswer
 
 HELLO = {"role": "user", "content": "hi"}
 DONE = b"data: [DONE]\n\n"
@@ -18,8 +18,14 @@ DONE = b"data: [DONE]\n\n"
 def begun(translation: Translation, model: str, *, stream: bool = False, **fields: Any) -> Translation:
     """The translation after a request."""
     translation.request(json.dumps({"model": model, "messages": [HELLO], "stream": stream, **fields}).encode())
-    assert translation.stream is stream
+    assert (translation.streamed is not None) is stream
     return translation
+
+
+def stream_of(translation: Translation) -> UpstreamAnswer:
+    """The reader of the stream that was asked for."""
+    assert translation.streamed is not None
+    return translation.streamed
 
 
 def whole_by(translation: Translation, data: bytes) -> dict[str, Any]:
@@ -31,9 +37,10 @@ def whole_by(translation: Translation, data: bytes) -> dict[str, Any]:
 
 
 def streamed_by(translation: Translation, data: bytes, cuts: Iterable[int] = ()) -> bytes:
-    out = b"".join(translation.feed(data[begin:end]) for begin, end in pairwise([0, *cuts, len(data)]))
-    out += translation.finish(cut=False)
-    assert translation.done
+    reader = stream_of(translation)
+    out = b"".join(reader.feed(data[begin:end]) for begin, end in pairwise([0, *cuts, len(data)]))
+    out += reader.finish(cut=False)
+    assert reader.done
     return out
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.apis.translated import stream_of
 from tests.helpers.policies import policy as made_policy
 from tests.helpers.policies import written_whole
 from toolcall_middleware.apis.google.translation import GoogleTranslation
@@ -94,8 +95,7 @@ def test_anthropics_calls() -> None:
     _, body = anthropic(stream=False).whole(200, data.encode())
     call = strictly(body)["choices"][0]["message"]["tool_calls"][0]
     assert strictly(call["function"]["arguments"]) == READ
-    made = anthropic(stream=True)
-    out = made.feed(
+    out = stream_of(anthropic(stream=True)).feed(
         sse(
             '{"type": "message_start", "message": {"usage": {"input_tokens": NaN}}}',
             f'{{"type": "content_block_start", "index": 0, "content_block": {block}}}',
@@ -117,7 +117,8 @@ def test_googles_calls() -> None:
     assert strictly(call["function"]["arguments"]) == READ
     made = GoogleTranslation()
     made.request(json.dumps({**ASK, "stream": True}).encode())
-    assert strictly(arguments(made.feed(sse(data)) + made.finish(cut=False))) == READ
+    reader = stream_of(made)
+    assert strictly(arguments(reader.feed(sse(data)) + reader.finish(cut=False))) == READ
 
 
 def test_errors() -> None:

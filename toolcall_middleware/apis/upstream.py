@@ -47,7 +47,9 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 class UpstreamAnswer(abc.ABC):
-    """Reads one answer of a provider and writes it as a chat completion. `done`: `[DONE]` is sent.
+    """Reads one answer of a provider and writes it as a chat completion.
+
+    done: `[DONE]` is sent; later events and errors are not passed to the client.
 
     limit: bytes that an event of its stream may take. `begun`: some of the answer was received.
     """
@@ -92,7 +94,11 @@ class UpstreamAnswer(abc.ABC):
         return self._written(events)
 
     def finish(self, *, cut: bool) -> bytes:
-        """The stream is over. See `Translation.finish`."""
+        """The provider's stream is over. Return the events that are held back.
+
+        Without `cut`, a stream that lacks its end gets an error event and `[DONE]`. With `cut` nothing is said about
+        that, and no `[DONE]`: the host knows the reason and tells it.
+        """
         if self.done:
             return b""
         # Of a stream that broke off, an event that is no JSON is only a part of one.
@@ -207,9 +213,10 @@ class _Choice:
 
 
 class Translation(abc.ABC):
-    """One request and its answer. First `request` or `models`, then either `whole`, or `feed`s and `finish`."""
+    """One request and its answer. First `request` or `models`, then either `whole`, or `streamed`."""
 
-    _streamed: UpstreamAnswer | None = None
+    streamed: UpstreamAnswer | None = None
+    """The reader of the answer's stream; None if the client asked for none. Known after `request`."""
     _lists: bool | None = None  # the list of models was asked for (True), or one of them (False)
 
     @abc.abstractmethod
@@ -235,16 +242,6 @@ class Translation(abc.ABC):
     def _listed(self, value: Any) -> list[dict[str, Any]] | dict[str, Any] | None:
         """The models of a list, or the requested model, in OpenAI's form; None if the value is neither."""
 
-    @property
-    def stream(self) -> bool:
-        """Whether the client asked for a stream. Known after `request`."""
-        return self._streamed is not None
-
-    @property
-    def done(self) -> bool:
-        """Whether `[DONE]` is sent. Later events and errors are not passed to the client."""
-        return self._streamed is not None and self._streamed.done
-
     def whole(self, status: int, data: bytes, /) -> tuple[int, bytes]:
         """A collected answer of any status: the client's status and body (a completion, a list of models, an error).
 
@@ -262,20 +259,6 @@ class Translation(abc.ABC):
         if listed is None:
             raise ToolCallError("upstream_error", "The upstream's answer is no list of models.")
         return status, openai.encode({"object": "list", "data": listed} if isinstance(listed, list) else listed)
-
-    def feed(self, data: bytes, /) -> bytes:
-        """The next bytes of the provider's event stream, cut anywhere: OpenAI's events, as far as they are known."""
-        assert self._streamed is not None  # noqa: S101 - the client asked for a stream
-        return self._streamed.feed(data)
-
-    def finish(self, *, cut: bool) -> bytes:
-        """The provider's stream is over. Return the events that are held back.
-
-        Without `cut`, a stream that lacks its end gets an error event and `[DONE]`. With `cut` nothing is said about
-        that, and no `[DONE]`: the host knows the reason and tells it.
-        """
-        assert self._streamed is not None  # noqa: S101 - the client asked for a stream
-        return self._streamed.finish(cut=cut)
 
 
 def asks_usage(options: Any) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from google.genai import types
 
 from tests.apis import translated
-from tests.apis.translated import DONE, chunks, streamed_by, whole_by
+from tests.apis.translated import DONE, chunks, stream_of, streamed_by, whole_by
 from tests.helpers.google_fake import Answer, answer, call, events, text, usage, wire
 from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware.apis.google.translation import GoogleTranslation
@@ -204,8 +204,7 @@ def test_a_chunk_has_the_model_and_the_choice_of_its_own_event() -> None:
         ).encode()
         for model, index in sent
     )
-    translation = begun(stream=True, n=2)
-    got = chunks(translation.feed(data) + DONE)
+    got = chunks(stream_of(begun(stream=True, n=2)).feed(data) + DONE)
     assert [(one["model"], one["choices"][0]["index"]) for one in got] == sent
     assert [one["choices"][0]["delta"]["content"] for one in got] == [model for model, _ in sent]
 
@@ -288,16 +287,16 @@ def test_a_stream_keeps_the_rules_and_says_what_the_whole_answer_says() -> None:
 
 
 def test_each_piece_leaves_as_it_arrives() -> None:
-    translation = begun(stream=True)
+    translation = stream_of(begun(stream=True))
     for piece, word in ((PIECES[0], b"Hm "), (PIECES[2], "Grüße".encode()), (PIECES[3], b'"f"')):
         assert word in translation.feed(events(piece))
 
 
 def test_a_stream_that_broke_off_after_its_end_is_complete() -> None:
-    translation = begun(stream=True)
+    translation = stream_of(begun(stream=True))
     translation.feed(events(*PIECES))
     assert translation.finish(cut=True) == DONE
-    of_two = begun(stream=True, n=2)
+    of_two = stream_of(begun(stream=True, n=2))
     of_two.feed(events(*PIECES))
     assert of_two.finish(cut=True) == b""  # the other candidate never began
 

@@ -10,7 +10,7 @@ from anthropic.types import Message, RefusalStopDetails, ServerToolUseBlock, Thi
 from anthropic.types.output_tokens_details import OutputTokensDetails
 
 from tests.apis import translated
-from tests.apis.translated import chunks, streamed_by, whole_by
+from tests.apis.translated import chunks, stream_of, streamed_by, whole_by
 from tests.helpers import anthropic_api as api
 from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
@@ -197,7 +197,7 @@ def joined(data: bytes) -> list[tuple[str, str, Any]]:
 
 
 def test_each_delta_leaves_with_its_event() -> None:
-    made = translation(stream=True)
+    made = stream_of(translation(stream=True))
     sent = []
     for event in api.events(TWO_CALLS):
         data = api.wire([event], ping=False)
@@ -258,7 +258,7 @@ def test_a_stream_that_breaks_off_never_looks_complete() -> None:
     for end in ends:
         found = chunks(streamed(data[:end]))
         assert ("error" in found[-1]) is (end <= said)
-    cut = translation(stream=True)  # a break is an error even where only the last event is missing
+    cut = stream_of(translation(stream=True))  # a break is an error even where only the last event is missing
     cut.feed(data[: ends[-1]])
     assert (cut.finish(cut=True), cut.done) == (b"", False)
 
@@ -282,7 +282,7 @@ def test_what_is_not_known_is_passed_over(noise: bytes) -> None:
 
 
 def test_an_event_without_end_is_an_error() -> None:
-    made = translation(stream=True)
+    made = stream_of(translation(stream=True))
     with pytest.raises(ToolCallError, match="too large"):
         made.feed(b"data: " + b"x" * 1_000_001)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.apis.translated import stream_of
 from tests.helpers.stream_rules import Answered, check_stream, check_whole, same_answer
 from toolcall_middleware.apis.google.translation import GoogleTranslation
 from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
@@ -117,8 +118,9 @@ def _compare(dice: Dice, make: Any, whole: dict[str, Any], sent: list[bytes]) ->
     translation.request(json.dumps({**request, "stream": True, **options}).encode())
     if broken:
         sent = sent[: dice.below(len(sent) + 1)]
-    out = b"".join(translation.feed(piece) for piece in sent) + translation.finish(cut=False)
-    assert translation.done
+    reader = stream_of(translation)
+    out = b"".join(map(reader.feed, sent)) + reader.finish(cut=False)
+    assert reader.done
     failed = '"error"' in payloads(out)[-2] if len(payloads(out)) > 1 else True
     got = check_stream(payloads(out), own_ids=False, include_usage=asked and not failed, error=failed)
     if failed:

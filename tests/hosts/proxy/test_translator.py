@@ -29,14 +29,14 @@ class Shouting:
     """A translation that writes all in capitals; `!` is the end of a stream."""
 
     def __init__(self) -> None:
-        self.stream = False
+        self.streamed: Shouting | None = None
         self.done = False
         self._held = b""
 
     def request(self, body: bytes, _passage: Passage | None = None, /) -> TranslatedRequest:
         if body == b"bad":
             raise ToolCallError("invalid_request", "bad")
-        self.stream = b"true" in body
+        self.streamed = self if b"true" in body else None
         headers = ((b"x-beta", b"1"),)
         return TranslatedRequest("/v9/a%2Fb:go", body.upper(), query=b"alt=sse", headers=headers)
 

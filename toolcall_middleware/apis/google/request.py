@@ -295,24 +295,25 @@ def _tools(raw: bytes, tool_choice: Any) -> tuple[list[dict[str, Any]], dict[str
     declared = _declared(raw) if len(raw) > _MAX_KEPT else _kept(raw)
     if not declared:
         return [], None
+    tools = list(declared.values())
     match tool_choice:
         case None | "auto":
-            return list(declared.values()), None
+            return tools, None
         case "none":
-            return list(declared.values()), {"mode": "NONE"}
+            return tools, {"mode": "NONE"}
         case "required":
-            return list(declared.values()), {"mode": "ANY"}
+            return tools, {"mode": "ANY"}
         case {"type": "allowed_tools"} as choice:
             inner = choice.get("allowed_tools", choice)
-            entries = inner.get("tools") if isinstance(inner, dict) else None
+            fields = inner if isinstance(inner, dict) else {}
+            entries = fields.get("tools")
             names = [_chosen(entry, declared) for entry in entries] if isinstance(entries, list) else []
-            if isinstance(inner, dict) and inner.get("mode") == "required":
-                return list(declared.values()), {"mode": "ANY", "allowedFunctionNames": names}
+            if fields.get("mode") == "required":
+                return tools, {"mode": "ANY", "allowedFunctionNames": names}
             # AUTO takes no list of names, so the other functions are not declared.
-            return [declaration for name, declaration in declared.items() if name in names], None
+            return [tool for tool in tools if tool["name"] in names], None
         case dict() as choice:
-            name = _chosen(choice, declared)
-            return list(declared.values()), {"mode": "ANY", "allowedFunctionNames": [name]}
+            return tools, {"mode": "ANY", "allowedFunctionNames": [_chosen(choice, declared)]}
     raise refusal("tool_choice", "'tool_choice' must be 'none', 'auto', 'required' or an object that names a tool.")
 
 

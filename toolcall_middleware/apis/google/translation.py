@@ -275,7 +275,7 @@ class GoogleTranslation(Translation):
         self._model = str(fields["model"])
         if fields.get("stream") is True:
             asked, expected = asks_usage(fields.get("stream_options")), int(fields.get("n") or 1)
-            self._streamed = GoogleAnswer(self._model, include_usage=asked, expected=expected, limit=self._limit)
+            self.streamed = GoogleAnswer(self._model, include_usage=asked, expected=expected, limit=self._limit)
         return request
 
     def models(self, name: str | None, /) -> TranslatedRequest:

@@ -14,7 +14,6 @@ import binascii
 import itertools
 import logging
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -572,21 +571,12 @@ def _output(request: Reader) -> dict[str, Any]:
 
 def _estimate(chat: dict[str, Any]) -> int:
     """An estimate of the prompt's tokens, by its size; the true number comes at the answer's end."""
-    size = sum(_text_size(message.get("content")) for message in chat["messages"])
-    size += sum(len(call["function"]["arguments"]) for call in _calls(chat))
-    size += sum(len(openai.encode(tool)) for tool in chat.get("tools", ()))
-    return size // _BYTES_A_TOKEN + 1
-
-
-def _text_size(content: Any) -> int:
-    if isinstance(content, str):
-        return len(content)
-    return sum(len(part.get("text", "")) for part in content or ())
-
-
-def _calls(chat: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    size = sum(len(openai.encode(tool)) for tool in chat.get("tools", ()))
     for message in chat["messages"]:
-        yield from message.get("tool_calls", ())
+        content = message.get("content") or ""
+        size += len(content) if isinstance(content, str) else sum(len(part.get("text", "")) for part in content)
+        size += sum(len(call["function"]["arguments"]) for call in message.get("tool_calls", ()))
+    return size // _BYTES_A_TOKEN + 1
 
 
 # -- the system text: its blocks as one text, without meaningless lines that change from request to request -----------

@@ -212,26 +212,24 @@ def _thinking(message: dict[str, Any]) -> list[tuple[int, Block]]:
 
     Each has the number of calls before it. Only signed thinking is sent back: the API refuses the rest.
     """
-    blocks: list[tuple[int, Block]] = []
-    details = message.get("reasoning_details")
-    for detail in details if isinstance(details, list) else ():
-        before = detail.get("calls_before") if isinstance(detail, dict) else None
-        before = before if isinstance(before, int) and before > 0 else 0
-        match detail:
-            case {"type": "reasoning.text", "text": str(text), "signature": str(signature)} if signature:
-                blocks.append((before, {"type": "thinking", "thinking": text, "signature": signature}))
-            case {"type": "reasoning.encrypted", "data": str(data)}:
-                blocks.append((before, {"type": "redacted_thinking", "data": data}))
-    if blocks:
-        return blocks
-    given = message.get("thinking_blocks")
-    for block in given if isinstance(given, list) else ():
-        match block:
-            case {"type": "thinking", "thinking": str(text), "signature": str(signature)} if signature:
-                blocks.append((0, {"type": "thinking", "thinking": text, "signature": signature}))
-            case {"type": "redacted_thinking", "data": str(data)}:
-                blocks.append((0, {"type": "redacted_thinking", "data": data}))
-    return blocks
+    for name in ("reasoning_details", "thinking_blocks"):
+        blocks: list[tuple[int, Block]] = []
+        given = message.get(name)
+        for item in given if isinstance(given, list) else ():
+            before = item.get("calls_before") if isinstance(item, dict) else None
+            before = before if isinstance(before, int) and before > 0 else 0
+            match item:
+                case {"type": "reasoning.text", "text": str(text), "signature": str(signature)} | {
+                    "type": "thinking",
+                    "thinking": str(text),
+                    "signature": str(signature),
+                } if signature:
+                    blocks.append((before, {"type": "thinking", "thinking": text, "signature": signature}))
+                case {"type": "reasoning.encrypted" | "redacted_thinking", "data": str(data)}:
+                    blocks.append((before, {"type": "redacted_thinking", "data": data}))
+        if blocks:
+            return blocks
+    return []
 
 
 # -- the request -----------------------------------------------------------------------------------------------------

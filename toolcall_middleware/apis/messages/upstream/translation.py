@@ -318,7 +318,7 @@ class AnthropicTranslation(Translation):
             if passage.take(body):
                 # The client's own request goes to the provider.
                 if read_value((read_object(body) or {}).get("stream")) is True:
-                    self._streamed = self._answer(include_usage=True)
+                    self.streamed = self._answer(include_usage=True)
                 return TranslatedRequest(passage.path, passage.body, query=passage.query, headers=passage.headers)
             body = passage.translatable(body)
         request = Reader(read_fields(without_lone_surrogates(body, b"?")), OPENAI)
@@ -327,7 +327,7 @@ class AnthropicTranslation(Translation):
             counted = {name: value for name, value in sent.items() if name in _COUNTED}
             return TranslatedRequest(passage.path, msgspec.json.encode(counted))
         if request.value("stream") is True:
-            self._streamed = self._answer(include_usage=asks_usage(request.value("stream_options")))
+            self.streamed = self._answer(include_usage=asks_usage(request.value("stream_options")))
         return TranslatedRequest(PATH, msgspec.json.encode(sent))
 
     def _answer(self, *, include_usage: bool) -> AnthropicAnswer:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ....apis.google.translation import GoogleTranslation
 from ....apis.messages.upstream.translation import AnthropicTranslation
 from ....apis.passage import PASSAGE
-from ....apis.upstream import TranslatedRequest, Translation
+from ....apis.upstream import TranslatedRequest, Translation, UpstreamAnswer
 from ....errors import SettingsError, ToolCallError
 from ....settings import Settings
 from ....wire.sse import DONE
@@ -208,6 +208,7 @@ class _TranslatedAnswer(Answer):
     def __init__(self, translation: Translation, send: Send, limit: int | None) -> None:
         super().__init__(send, limit)
         self._translation = translation
+        self._stream: UpstreamAnswer | None = None  # what reads the answer, if it is a stream
         self._fed = Held()
 
     def begun(self) -> Reads:
@@ -220,15 +221,18 @@ class _TranslatedAnswer(Answer):
             # Where OpenAI's clients look for it.
             headers += [(b"x-request-id", value) for value in values_of(headers, b"request-id")]
         start["headers"] = headers
-        if not (self._translation.stream and is_stream and start["status"] < 300):
+        if self._translation.streamed is None or not is_stream or start["status"] >= 300:
             return Reads.WHOLE
+        self._stream = self._translation.streamed
         headers.append((b"content-type", b"text/event-stream"))
         return Reads.PIECES
 
     async def piece(self, data: bytes, *, last: bool) -> bytes:
         """See Answer."""
-        out = await self._fed.read(self._translation.feed, data)
-        return out + self._translation.finish(cut=False) if last else out
+        stream = self._stream
+        assert stream is not None  # noqa: S101 - pieces are of a stream
+        out = await self._fed.read(stream.feed, data)
+        return out + stream.finish(cut=False) if last else out
 
     async def whole(self, body: bytes) -> bytes:
         """See Answer."""
@@ -244,10 +248,10 @@ class _TranslatedAnswer(Answer):
 
     async def fail(self, error: ToolCallError) -> None:
         """The answer cannot go on."""
-        if self.reads is Reads.PIECES:
-            out = self._translation.finish(cut=True)
-            if self._translation.done or out or self._opened:
-                ending = b"" if self._translation.done else error.sse() + DONE
+        if self._stream is not None:
+            out = self._stream.finish(cut=True)
+            if self._stream.done or out or self._opened:
+                ending = b"" if self._stream.done else error.sse() + DONE
                 await self.give(out + ending, more=False)
                 return
         self.ended = True
