@@ -2,10 +2,10 @@
 
     receive(Request(body))      -> Pass | Learn(proof) | Ask(body) | Fail(error)
     receive(Done())          -> Ask(body)
-    receive(Head(status, …))    -> Decode?, Start? (an answer that passes unread, or is only counted)
+    receive(Head(status, …))    -> Start? (an answer that passes unread, or is only counted)
     receive(Body(data, last))   -> Start, Send, Forward, …, at the end Send(last=True), StopUpstream; Ask, Count, Fail
     receive(Done())          -> the rest that was held for the count
-    receive(BrokenOff()), receive(Failed(error)), receive(Undecodable(error))
+    receive(BrokenOff()), receive(Failed(error))
 
 Only this module orders the phases: `_TABLE` has the events allowed in each state, and their handlers. Each kind of
 request has its own `Conversation` in upstream/: tool_answer.py for one with tools, passing.py for one without tools
@@ -33,7 +33,6 @@ from .upstream.actions import (
     Body,
     BrokenOff,
     Count,
-    Decode,
     Done,
     Event,
     Facts,
@@ -48,7 +47,6 @@ from .upstream.actions import (
     Start,
     State,
     StopUpstream,
-    Undecodable,
 )  # fmt: skip
 from .upstream.attempt import ToolRequest
 from .upstream.backend_memory import BackendMemory, proof_for
@@ -57,8 +55,8 @@ from .upstream.passing import GuardedAnswer, JsonInWords, UsageOnlyAnswer
 from .upstream.tool_answer import ToolAnswer
 
 __all__ = [
-    "Action", "Ask", "Body", "BrokenOff", "Count", "Decode", "Done", "Event", "Exchange", "Fail", "Failed",
-    "Forward", "Head", "Learn", "Pass", "Request", "Send", "Start", "State", "StopUpstream", "Undecodable",
+    "Action", "Ask", "Body", "BrokenOff", "Count", "Done", "Event", "Exchange", "Fail", "Failed",
+    "Forward", "Head", "Learn", "Pass", "Request", "Send", "Start", "State", "StopUpstream",
 ]  # fmt: skip
 
 Conversation = ToolAnswer | UsageOnlyAnswer
@@ -111,6 +109,11 @@ class Exchange:
     def passes(self) -> bool:
         """Whether the request is sent on unchanged."""
         return self._talk is None or isinstance(self._talk, GuardedAnswer)
+
+    @property
+    def reads_at_most(self) -> int | None:
+        """How many bytes of an answer, without its content coding, are read; None without a limit."""
+        return self._settings.max_response_bytes
 
     @property
     def offers_tools(self) -> bool:
@@ -222,10 +225,7 @@ class Exchange:
         if self.state in {State.PASSING, State.TAPPING}:
             self._begun = True
             return [Start(None if self.state is State.PASSING else talk.headers())]
-        coding = _coding_of(event)
-        if coding in {"", "identity"}:
-            return _NOTHING
-        return [Decode(coding, self._settings.max_response_bytes)]
+        return _NOTHING
 
     def _on_passing(self, event: Body) -> Sequence[Action]:
         if event.last:
@@ -372,7 +372,7 @@ class Exchange:
     def _whole_broken_off(self, event: BrokenOff) -> Sequence[Action]:
         return _NOTHING if event.raised else self._on_whole(event)
 
-    def _on_failed(self, event: Failed | Undecodable) -> Sequence[Action]:
+    def _on_failed(self, event: Failed) -> Sequence[Action]:
         stream = self._conversation.stream
         if self.state is State.STREAMING and stream is not None and stream.received_done:
             # A failure after the end changes nothing.
@@ -410,7 +410,7 @@ class Exchange:
         (State.PASSING, Body): _on_passing,
         (State.PASSING, BrokenOff): lambda _self, _event: [StopUpstream(early=False)],
         (State.COUNTING, Done): _on_counted,
-        **dict.fromkeys([(state, event) for state in _ANSWERED for event in (Failed, Undecodable)], _on_failed),
+        **dict.fromkeys([(state, Failed) for state in _ANSWERED], _on_failed),
         **dict.fromkeys(_IGNORED, _ignore),
     }
     """The handler of each event in each state. Any other pair is a fault of the host or its app."""
@@ -424,9 +424,3 @@ def _checked(chat: ChatRequest, settings: Settings) -> Extension | None:
     if settings.extension_field is None:
         return None
     return Extension(settings.extension_field, (*warnings, *result_warnings(chat.messages, settings.max_result_bytes)))
-
-
-def _coding_of(head: Head) -> str:
-    """The content coding of a response, of several the first."""
-    coding = next((value for name, value in head.headers if name.lower() == b"content-encoding"), b"")
-    return coding.strip().lower().decode("latin-1")

@@ -68,13 +68,9 @@ class BrokenOff(msgspec.Struct, frozen=True, gc=False):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The backend failed with this error for the client. No action follows if the answer is only forwarded."""
-
-    error: ToolCallError
-
-
-class Undecodable(msgspec.Struct, frozen=True):
-    """The backend's content coding cannot be undone."""
+    """The backend failed with this error for the client, or its content coding cannot be undone. No action follows if
+    the answer is only forwarded.
+    """
 
     error: ToolCallError
 
@@ -83,7 +79,7 @@ class Done(msgspec.Struct, frozen=True, gc=False):
     """What `Learn` or `Count` asked for is done."""
 
 
-Event = Request | Head | Body | BrokenOff | Failed | Undecodable | Done
+Event = Request | Head | Body | BrokenOff | Failed | Done
 
 
 # -- actions ---------------------------------------------------------------------------------------------------------
@@ -107,13 +103,6 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
 
     body: bytes
     prompt: RawPrompt | None = None
-
-
-class Decode(msgspec.Struct, frozen=True, gc=False):
-    """Decode the backend's answer from this content coding, up to `max_bytes`."""
-
-    coding: str
-    max_bytes: int | None
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -155,7 +144,7 @@ class Fail(msgspec.Struct, frozen=True):
     error: ToolCallError
 
 
-Action = Pass | Learn | Ask | Decode | Start | Send | Forward | Count | StopUpstream | Fail
+Action = Pass | Learn | Ask | Start | Send | Forward | Count | StopUpstream | Fail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -366,6 +366,13 @@ async def test_a_chunk_that_leaves_as_it_was_unpacked_leaves_unpacked() -> None:
     assert check_stream(made.body).only.content == "One two three four "
 
 
+async def test_an_answer_that_passes_stays_packed() -> None:
+    packed = gzip.compress(CALLING)
+    body = ask(tools=(), stream_options={"include_usage": True})
+    made = await Client(body).run(middleware(Backend(packed, headers=[SSE_TYPE, (b"content-encoding", b"gzip")])))
+    assert (made.body, made.headers["content-encoding"]) == (packed, "gzip")
+
+
 @pytest.mark.parametrize("kind", [JSON_TYPE, SSE_TYPE, (b"content-type", b"text/plain"), None])
 @pytest.mark.parametrize("size", [1, 10_000])
 async def test_content_types_are_not_believed(kind: tuple[bytes, bytes] | None, size: int) -> None:

@@ -22,7 +22,6 @@ from ...exchange import (
     Body,
     BrokenOff,
     Count,
-    Decode,
     Done,
     Exchange,
     Fail,
@@ -33,14 +32,14 @@ from ...exchange import (
     Start,
     State,
     StopUpstream,
-    Undecodable,
 )
 from ..http.answer import bytes_of
 from ..http.bodies import CODED, LARGE, Held, Inflate, offloaded
 from ..http.errors import send_error
-from ..http.head import request_scope, response_head
+from ..http.head import request_scope, response_head, values_of
 from .backend_questions import wait_for
 
+_READING = frozenset({State.SNIFFING, State.COLLECTING})
 _log = logging.getLogger("toolcall_middleware")
 
 
@@ -183,7 +182,7 @@ class Responder:
                 try:
                     data = await offloaded(LARGE + 1 if len(data) > CODED else 0, self._inflate.feed, data)
                 except ToolCallError as error:
-                    await self._execute(self._exchange.receive(Undecodable(error)))
+                    await self._execute(self._exchange.receive(Failed(error)))
                     return
                 message = {**message, "body": data}
             last = not message.get("more_body", False)
@@ -207,6 +206,12 @@ class Responder:
             # An iterator gives its headers once.
             self._start = message = {**message, "headers": list(message.get("headers", ()))}
             await self._execute(self._exchange.receive(Head(message["status"], message["headers"])))
+            coding = next(iter(values_of(message["headers"], b"content-encoding")), b"").lower()
+            if coding not in {b"", b"identity"} and self._exchange.state in _READING:
+                try:
+                    self._inflate = Inflate(coding.decode("latin-1"), self._exchange.reads_at_most)
+                except ToolCallError as error:
+                    await self._execute(self._exchange.receive(Failed(error)))
         else:
             await self._client_send(message)
 
@@ -234,11 +239,6 @@ class Responder:
                 case Count(pending):
                     await wait_for(pending, self._app, self._scope, self._paths)
                     await self._execute(self._exchange.receive(Done()))
-                case Decode(coding, max_bytes):
-                    try:
-                        self._inflate = Inflate(coding, max_bytes)
-                    except ToolCallError as error:
-                        await self._execute(self._exchange.receive(Undecodable(error)))
                 case Fail(error):
                     await send_error(self._client_send, error)
                 case _:
