@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 # Helpers whose asserts tell what they compared; before any test imports them.
-pytest.register_assert_rewrite("tests.formats.goldens", "tests.parsing.streams")
+pytest.register_assert_rewrite("tests.formats.goldens", "tests.helpers.answers", "tests.parsing.streams")
 
 # Time is measured by the tests that are about time; everywhere else a slow machine is no failure.
 # CI takes the same examples each time: what it finds can be repeated, and only a change makes it fail.

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.exchange.test_modes import NativeBackend
+from tests.helpers.answers import NativeBackend
 from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
 

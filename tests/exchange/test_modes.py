@@ -6,79 +6,101 @@ import json
 import re
 from typing import Any
 
-import httpx
 import pytest
 
+from tests.helpers.answers import (
+    BAD,
+    GOOD,
+    HISTORY,
+    STREAMS,
+    TOOL,
+    Case,
+    NativeBackend,
+    answered,
+    calling,
+    case,
+    cases,
+    check,
+    own,
+    post,
+)
 from tests.helpers.fakes import TextBackend, write_calls
-from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.response.call_id_codec import read_id
 
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "f",
-        "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
-    },
-}
-HISTORIC = {"id": "b", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-GOOD = write_calls("hermes", ("f", {"x": 3}))
-BAD = write_calls("hermes", ("f", {"x": "no"}))
+NATIVE_ID = "call_abcdefghijklmnopqrstuvwx"
+DESCRIBED = {"type": "function", "function": {"name": "f", "description": "F.", "parameters": {"type": "object"}}}
+NAMED = {"type": "function", "function": {"name": "f"}}
+NONE = {"tool_choice": "none"}
+RAW = '{"name":"f","arguments":"{}"}'
+THREE = ("f", '{"x": 3}')
+OTHER = write_calls("hermes", ("other", {}))
+NO_OBJECT = {"code": "malformed_tool_arguments", "says": "'f' are not a JSON object", "mode": "native"}
 
 
-class NativeBackend:
-    """Takes tools and answers with calls of its own, in the way that `deltas` say; records the bodies."""
-
-    def __init__(self, *deltas: dict[str, Any], finish: str | None = "stop", **whole: Any) -> None:
-        """whole: more fields of a whole answer."""
-        self.deltas = deltas
-        self.finish = finish
-        self.whole = whole
-        self.bodies: list[dict[str, Any]] = []
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body = b""
-        while True:
-            received = await receive()
-            body += received.get("body", b"")
-            if not received.get("more_body"):
-                break
-        request = json.loads(body)
-        self.bodies.append(request)
-        head = {"id": "c", "created": 1, "model": "m"}
-        if request.get("stream"):
-            choices: list[dict[str, Any]] = [
-                {"index": 0, "delta": delta, "finish_reason": None} for delta in self.deltas
-            ]
-            choices.append({"index": 0, "delta": {}, "finish_reason": self.finish})
-            chunks = [{**head, "object": "chat.completion.chunk", "choices": [choice]} for choice in choices]
-            out = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
-            kind = b"text/event-stream"
-        else:
-            message: dict[str, Any] = {"role": "assistant", "content": None}
-            for delta in self.deltas:
-                message.update(delta)
-            choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": self.finish}
-            out = json.dumps({**head, "object": "chat.completion", "choices": [choice], **self.whole}).encode()
-            kind = b"application/json"
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
-        await send({"type": "http.response.body", "body": out})
+def hermes(arguments: str) -> str:
+    return f'<tool_call>\n{{"name": "f", "arguments": {arguments}}}\n</tool_call>'
 
 
-async def post(app: Any, **fields: Any) -> httpx.Response:
-    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [TOOL], **fields}
-    transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
-        return await client.post("/v1/chat/completions", json=body)
+@cases(
+    case(
+        "choice none, and the backend calls", calling(own("{}")), asked=NONE, calls=[], content=RAW, finish="stop",
+        mode="native",
+    ),
+    # Without tools of the request's own there is nothing to choose from: what the backend calls is between the two.
+    case(
+        "calls in the history alone", calling(own("{}")), asked={"tools": [], "messages": HISTORY}, calls=[("f", "{}")],
+        mode="native",
+    ),
+    case(
+        "a finish_reason of calls without a call", NativeBackend({"content": "No call."}, finish="tool_calls"),
+        finish="stop", mode="native",
+    ),
+    *(
+        case(
+            f"a named tool and no other, {mode}", [OTHER, GOOD], asked={"tool_choice": NAMED}, calls=[THREE], mode=mode,
+            unknown_tool="forward", rules={"own_ids": True},
+        )
+        for mode in ("prompt", "native")
+    ),
+    *(
+        case(
+            f"arguments that never fit, {policy}", [BAD, BAD], code="invalid_tool_arguments",
+            says="x: 'no' is not of type 'integer'", validate_arguments=policy,
+        )
+        for policy in ("retry", "error")
+    ),
+    case("text passes where calls are checked", "Just text.", content="Just text.", validate_arguments="retry"),
+    *(
+        case(
+            f"{checks} takes {arguments}", hermes(arguments), calls=[("f", repaired)], format="hermes",
+            validate_arguments=checks,
+        )
+        for checks in ("off", "warn")
+        for arguments, repaired in (
+            ("{'x': 3}", '{"x": 3}'),
+            ('{"x": 3,}', '{"x": 3}'),
+            ("{x: 3}", '{"x": 3}'),
+            ('{"x": 3', '{"x": 3}'),
+        )
+    ),
+    case(
+        "refused before the backend is asked", GOOD, code="tool_not_allowed", allowlist="g*", allowlist_mode="enforce",
+    ),
+    *(
+        case(
+            f"{arguments} is no object, {option}", calling(own(arguments)), asked={"tools": [DESCRIBED]}, **NO_OBJECT,
+            **{option: value},
+        )
+        for arguments in ("[1, 2]", [1], '"text"', "5")
+        for option, value in (("profile", "strict"), ("arguments_as_object", True))
+    ),
+)  # fmt: skip
+async def test_answers(one: Case) -> None:
+    await check(one)
 
 
-def answered(response: httpx.Response, **expected: Any) -> Any:
-    assert response.status_code == 200, response.text
-    check = check_stream if response.headers["content-type"].startswith("text/event-stream") else check_whole
-    return check(response.content, **expected).choices[0]
-
-
-@pytest.mark.parametrize("stream", [False, True])
+@STREAMS
 async def test_a_native_call_is_repaired_and_keeps_its_id(stream: bool) -> None:
     backend = NativeBackend(
         {"tool_calls": [{"id": "call_abcdefghijklmnopqrstuvwx", "function": {"name": "f", "arguments": {"x": 1}}}]}
@@ -98,7 +120,7 @@ async def test_a_native_call_is_repaired_and_keeps_its_id(stream: bool) -> None:
     assert read_id(written) == "call_abcdefghijklmnopqrstuvwx"
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@STREAMS
 @pytest.mark.parametrize("rewrite", [False, True])
 async def test_calls_of_one_answer_never_share_an_id(stream: bool, rewrite: bool) -> None:
     same = [{"index": at, "id": "call_0", "function": {"name": "f", "arguments": {"x": at}}} for at in range(3)]
@@ -110,20 +132,7 @@ async def test_calls_of_one_answer_never_share_an_id(stream: bool, rewrite: bool
     assert (calls[0].id == "call_0") is not rewrite
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_choice_none_gets_no_call_from_a_backend_that_makes_one_all_the_same(stream: bool) -> None:
-    backend = NativeBackend({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]})
-    response = await post(ToolCallMiddleware(backend, mode="native"), stream=stream, tool_choice="none")
-    choice = answered(response)
-    assert (choice.calls, choice.finish_reason) == ([], "stop")
-    assert json.loads(choice.content) == {"name": "f", "arguments": "{}"}
-    # Without tools of the request's own there is nothing to choose from: what the backend calls is between the two.
-    history = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": [HISTORIC]}]
-    response = await post(ToolCallMiddleware(backend, mode="native"), stream=stream, tools=[], messages=history)
-    assert [call.name for call in answered(response, own_ids=False).calls] == ["f"]
-
-
-@pytest.mark.parametrize("stream", [False, True])
+@STREAMS
 async def test_a_rewritten_id_finds_its_way_back_without_memory(stream: bool) -> None:
     backend = NativeBackend({"tool_calls": [{"id": "functions.f:0", "function": {"name": "f", "arguments": {"x": 1}}}]})
     first = await post(ToolCallMiddleware(backend, mode="native", rewrite_ids=True), stream=stream)
@@ -150,7 +159,7 @@ async def test_a_rewritten_id_finds_its_way_back_without_memory(stream: bool) ->
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_tool_call_id")
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@STREAMS
 async def test_a_native_call_keeps_the_fields_that_nobody_knows(stream: bool) -> None:
     """Google's OpenAI layer puts a signature there that has to come back (ai.google.dev/gemini-api/docs/openai)."""
     extra = {"google": {"thought_signature": "AbC="}}
@@ -165,13 +174,7 @@ async def test_a_native_call_keeps_the_fields_that_nobody_knows(stream: bool) ->
         assert response.json()["choices"][0]["message"]["tool_calls"][0]["extra_content"] == extra
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_finish_reason_of_calls_without_a_call_is_corrected(stream: bool) -> None:
-    backend = NativeBackend({"content": "No call."}, finish="tool_calls")
-    assert answered(await post(ToolCallMiddleware(backend, mode="native"), stream=stream)).finish_reason == "stop"
-
-
-@pytest.mark.parametrize("stream", [False, True])
+@STREAMS
 async def test_auto_goes_by_prompt_where_tools_are_refused_and_remembers(stream: bool) -> None:
     backend = TextBackend([GOOD, GOOD], strict=True)
     app = ToolCallMiddleware(backend, mode="auto")
@@ -184,10 +187,9 @@ async def test_auto_goes_by_prompt_where_tools_are_refused_and_remembers(stream:
 
 
 @pytest.mark.parametrize("unknown", ["text", "drop"])
-@pytest.mark.parametrize("stream", [False, True])
+@STREAMS
 async def test_auto_takes_a_call_of_an_unknown_tool_for_no_fault_of_the_backend(stream: bool, unknown: str) -> None:
-    call = {"index": 0, "id": "a", "function": {"name": "other", "arguments": "{}"}}
-    backend = NativeBackend({"tool_calls": [call]}, finish="tool_calls")
+    backend = calling(own("{}", "other"), finish="tool_calls")
     app = ToolCallMiddleware(backend, mode="auto", unknown_tool=unknown)
     for _ in range(2):
         response = await post(app, stream=stream)
@@ -196,16 +198,7 @@ async def test_auto_takes_a_call_of_an_unknown_tool_for_no_fault_of_the_backend(
     assert ["tools" in body for body in backend.bodies] == [True, True, True]  # the first one looks for evidence
 
 
-@pytest.mark.parametrize("mode", ["prompt", "native"])
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_named_tool_is_called_and_no_other(stream: bool, mode: str) -> None:
-    backend = TextBackend([write_calls("hermes", ("other", {})), GOOD])
-    app = ToolCallMiddleware(backend, mode=mode, unknown_tool="forward")
-    response = await post(app, stream=stream, tool_choice={"type": "function", "function": {"name": "f"}})
-    assert [call.name for call in answered(response).calls] == ["f"]
-
-
-@pytest.mark.parametrize("stream", [False, True])
+@STREAMS
 async def test_a_refused_call_is_tried_again_with_what_was_wrong(stream: bool) -> None:
     backend = TextBackend([BAD, GOOD])
     response = await post(ToolCallMiddleware(backend, validate_arguments="retry"), stream=stream)
@@ -215,40 +208,11 @@ async def test_a_refused_call_is_tried_again_with_what_was_wrong(stream: bool) -
     assert "'no' is not of type 'integer'" in told["content"]
 
 
-@pytest.mark.parametrize("mode", ["retry", "error"])
-async def test_arguments_that_never_fit_are_an_error(mode: str) -> None:
-    response = await post(ToolCallMiddleware(TextBackend([BAD, BAD]), validate_arguments=mode))
-    assert response.status_code == 422
-    assert response.headers["x-should-retry"] == "false"
-    error = response.json()["error"]
-    assert (error["code"], error["type"]) == ("invalid_tool_arguments", "model_error")
-    assert "x: 'no' is not of type 'integer'" in error["message"]
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_text_passes_where_calls_are_checked(stream: bool) -> None:
-    response = await post(ToolCallMiddleware(TextBackend(["Just text."]), validate_arguments="retry"), stream=stream)
-    assert answered(response).content == "Just text."
-
-
 async def test_a_warning_stands_beside_the_answer() -> None:
     app = ToolCallMiddleware(TextBackend([BAD]), validate_arguments="warn", extension_field="_toolcall")
     body = (await post(app)).json()
     assert "is not of type" in body["_toolcall"]["warning"]
     assert body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"x": "no"}'
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("arguments", ["{'x': 3}", '{"x": 3,}', "{x: 3}", '{"x": 3'])
-async def test_warn_refuses_nothing_that_off_repairs(arguments: str, *, stream: bool) -> None:
-    text = f'<tool_call>\n{{"name": "f", "arguments": {arguments}}}\n</tool_call>'
-    got = []
-    for checks in ("off", "warn"):
-        app = ToolCallMiddleware(TextBackend([text]), format="hermes", validate_arguments=checks)
-        response = await post(app, stream=stream)
-        assert response.status_code == 200, response.text
-        got.append([(call.name, call.arguments) for call in answered(response).calls])
-    assert got[0] == got[1]
 
 
 async def test_arguments_can_be_objects() -> None:
@@ -258,13 +222,6 @@ async def test_arguments_can_be_objects() -> None:
     chunks = [json.loads(line[6:]) for line in stream.text.splitlines() if line.startswith("data: {")]
     deltas = [call for chunk in chunks for call in chunk["choices"][0]["delta"].get("tool_calls", ())]
     assert deltas[-1]["function"] == {"arguments": {"x": 3}}
-
-
-async def test_an_allowlist_refuses_before_the_backend_is_asked() -> None:
-    backend = TextBackend([GOOD])
-    response = await post(ToolCallMiddleware(backend, allowlist="g*", allowlist_mode="enforce"))
-    assert (response.status_code, response.json()["error"]["code"]) == (403, "tool_not_allowed")
-    assert not backend.seen
 
 
 @pytest.mark.parametrize("choice", ["auto", None])
@@ -278,21 +235,6 @@ async def test_a_clients_own_response_format_does_not_lock_calls_out(choice: str
     assert asked["anyOf"][0]["properties"]["n"] == {"$ref": "#/$defs/answer_N"}
     assert asked["$defs"]["answer_N"] == {"type": "integer"}
     assert "fits this JSON Schema" in backend.last.body["messages"][-1]["content"]
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("arguments", ["[1, 2]", [1], '"text"', "5"])
-@pytest.mark.parametrize("options", [{"profile": "strict"}, {"arguments_as_object": True}])
-async def test_arguments_that_are_no_object_are_an_error_where_an_object_is_due(
-    options: dict[str, Any], arguments: Any, stream: bool
-) -> None:
-    backend = NativeBackend({"tool_calls": [{"id": "x", "function": {"name": "f", "arguments": arguments}}]})
-    tool = {"type": "function", "function": {"name": "f", "description": "F.", "parameters": {"type": "object"}}}
-    response = await post(ToolCallMiddleware(backend, mode="native", **options), stream=stream, tools=[tool])
-    assert (response.status_code, response.headers["x-should-retry"]) == (422, "false")
-    assert '"tool_calls":' not in response.text
-    assert '"code":"malformed_tool_arguments"' in response.text
-    assert "'f' are not a JSON object" in response.text
 
 
 SEARCH = {"type": "openrouter:web_search"}

@@ -7,64 +7,58 @@ from typing import Any
 
 import pytest
 
-from tests.exchange.test_modes import BAD, GOOD, NativeBackend, answered, post
+from tests.helpers.answers import BAD, GOOD, STREAMS, Case, answered, calling, case, cases, check, own, post
 from tests.helpers.driven import Driven
 from tests.helpers.fakes import Answer, Quirks, TextBackend, write_calls
-from tests.helpers.stream_rules import check_error, check_stream
+from tests.helpers.stream_rules import check_stream
 from toolcall_middleware import Settings, ToolCallMiddleware
 
 BROKEN = '<tool_call>\n{"name": "f", "arguments": {"x": 1,}}\n</tool_call>'
 UNKNOWN = write_calls("hermes", ("nope", {"x": 1}))
-STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-CASES = pytest.mark.parametrize(
-    ("written", "settings", "code", "param", "told"),
-    [
-        (BAD, {"validate_arguments": "error"}, "invalid_tool_arguments", "arguments.x", ["x: 'no'", '{"x": "no"}']),
-        (BAD, {"validate_arguments": "retry", "retries": 0}, "invalid_tool_arguments", "arguments.x", ["x: 'no'"]),
-        (BROKEN, {"malformed_arguments": "error"}, "malformed_tool_arguments", "arguments", [BROKEN]),
-        (UNKNOWN, {"unknown_tool": "error"}, "unknown_tool_call", "name", ["'nope'", UNKNOWN]),
-    ],
-    ids=["error", "retry", "malformed", "unknown"],
-)
+BAD_X: Any = {"code": "invalid_tool_arguments", "status": 422, "param": "tool_calls[0].function.arguments.x"}
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "invalid_tool_arguments": (BAD, {"validate_arguments": "error"}, "arguments.x"),
+    "malformed_tool_arguments": (BROKEN, {"malformed_arguments": "error"}, "arguments"),
+    "unknown_tool_call": (UNKNOWN, {"unknown_tool": "error"}, "name"),
+}
+AS_EVER = {"Just text.": 0, GOOD: 1, f"Let me see. {GOOD}": 1, "": 0}
+THREE = ("f", '{"x": 3}')
+LATER: Any = {"calls": [THREE, THREE], "finish": "tool_calls", "tries": 2, "format": "hermes", "constrain": "off"}
 
 
-@STREAMS
-@CASES
-async def test_a_refusal_is_the_answer_where_nothing_was_said(
-    written: str, settings: dict[str, Any], code: str, param: str, told: list[str], stream: bool
-) -> None:
-    response = await post(ToolCallMiddleware(TextBackend([written]), **settings), stream=stream)
-    assert (response.status_code, response.headers["x-should-retry"]) == (422, "false")
-    error = check_error(response.content)
-    assert (error["code"], error["type"]) == (code, "model_error")
-    assert error["param"] == f"tool_calls[0].function.{param}"
-    for piece in told:
-        assert piece in error["message"]
+def first(code: str, says: tuple[str, ...]) -> Any:
+    written, settings, param = REFUSED[code]
+    return case(code, written, code=code, status=422, param=f"tool_calls[0].function.{param}", says=says, **settings)
 
 
-@CASES
-async def test_it_is_an_event_where_text_has_left(
-    written: str, settings: dict[str, Any], code: str, param: str, told: list[str]
-) -> None:
-    if settings.get("validate_arguments") == "retry":
-        pytest.skip("a retry holds all of it")
+@cases(
+    first("invalid_tool_arguments", ("x: 'no'", '{"x": "no"}')),
+    first("malformed_tool_arguments", (BROKEN,)),
+    first("unknown_tool_call", ("'nope'", UNKNOWN)),
+    case("no retry is left", BAD, says="x: 'no'", validate_arguments="retry", retries=0, **BAD_X),
+    case("a native call", calling(own('{"x": "no"}')), tries=2, mode="native", validate_arguments="retry", **BAD_X),
+    *(
+        case(f"{policy} refuses not {said!r}", said, calls=[THREE] * count, retries=0, **{policy: "error"})
+        for policy in ("validate_arguments", "malformed_arguments", "unknown_tool")
+        for said, count in AS_EVER.items()
+    ),
+    # The first one waits for the answer's end: had it left, the client would have half of what is tried again.
+    case("a later call is retried", [f"{GOOD}\n{BAD}", f"{GOOD}\n{GOOD}"], validate_arguments="retry", **LATER),
+    case(
+        "a later call that must come", [f"{GOOD}\n{BAD}", f"{GOOD}\n{GOOD}"], asked={"tool_choice": "required"},
+        validate_arguments="retry", **LATER,
+    ),
+)  # fmt: skip
+async def test_answers(one: Case) -> None:
+    await check(one)
+
+
+@pytest.mark.parametrize("code", REFUSED)
+async def test_it_is_an_event_where_text_has_left(code: str) -> None:
+    written, settings, _ = REFUSED[code]
     response = await post(ToolCallMiddleware(TextBackend([f"Let me see.\n{written}"]), **settings), stream=True)
-    assert response.status_code == 200
     answer = check_stream(response.content, error=True)
-    assert (answer.error or {})["code"] == code
-    assert answer.only.content == "Let me see.\n"
-    assert answer.only.calls == []
-    assert param
-    assert told
-
-
-@pytest.mark.parametrize("policy", ["validate_arguments", "malformed_arguments", "unknown_tool"])
-async def test_what_is_not_refused_leaves_as_ever(policy: str) -> None:
-    for said in ("Just text.", GOOD, f"Let me see. {GOOD}", ""):
-        settings: dict[str, Any] = {policy: "error", "retries": 0}
-        response = await post(ToolCallMiddleware(TextBackend([said]), **settings), stream=True)
-        choice = answered(response, tools={"f"})
-        assert [call.parsed for call in choice.calls] == ([{"x": 3}] if GOOD in said else [])
+    assert ((answer.error or {})["code"], answer.only.content, answer.only.calls) == (code, "Let me see.\n", [])
 
 
 async def test_reasoning_leaves_before_a_call_is_refused() -> None:
@@ -108,19 +102,6 @@ async def test_a_retry_tells_the_model_its_own_call_and_what_was_wrong(
         assert usage["completion_tokens"] == good_tokens + bad_tokens
 
 
-@STREAMS
-@pytest.mark.parametrize("choice", ["auto", "required"])
-async def test_a_later_call_is_retried_as_the_first_one_is(choice: str, stream: bool) -> None:
-    """The first one waits for the answer's end: had it left, the client would have half of what is tried again."""
-    backend = TextBackend([f"{GOOD}\n{BAD}", f"{GOOD}\n{GOOD}"])
-    app = ToolCallMiddleware(backend, format="hermes", constrain="off", validate_arguments="retry")
-    response = await post(app, stream=stream, tool_choice=choice)
-    made = answered(response, tools={"f"})
-    assert [call.parsed for call in made.calls] == [{"x": 3}, {"x": 3}]
-    assert made.finish_reason == "tool_calls"
-    assert len(backend.seen) == 2
-
-
 @pytest.mark.parametrize("settings", [{"validate_arguments": "retry"}, {"validate_arguments": "error"}])
 async def test_a_call_that_only_the_end_of_a_stream_ends_is_refused_before_anything_leaves(
     settings: dict[str, Any],
@@ -160,16 +141,3 @@ def _usage_of(text: str) -> dict[str, Any]:
     chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
     found: dict[str, Any] = chunks[-1]["usage"]
     return found
-
-
-@STREAMS
-async def test_a_native_call_is_refused_and_retried_as_well(stream: bool) -> None:
-    backend = NativeBackend(
-        {"tool_calls": [{"index": 0, "id": "1", "function": {"name": "f", "arguments": '{"x": "no"}'}}]}
-    )
-    app = ToolCallMiddleware(backend, mode="native", validate_arguments="retry")
-    response = await post(app, stream=stream)
-    assert response.status_code == 422
-    assert check_error(response.content)["param"] == "tool_calls[0].function.arguments.x"
-    assert len(backend.bodies) == 2
-    assert backend.bodies[1]["messages"][-2]["content"] == '{"name":"f","arguments":"{\\"x\\": \\"no\\"}"}'

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.exchange.test_modes import NativeBackend, answered, post
 from tests.formats.goldens import Case
+from tests.helpers.answers import NativeBackend, answered, post
 from tests.helpers.asgi_client import HELLO
 from tests.helpers.fakes import Answer, Quirks, Refusal, TextBackend, write_calls
 from tests.parsing.streams import read

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.exchange.test_modes import NativeBackend
+from tests.helpers.answers import NativeBackend
 from tests.helpers.asgi_client import Backend, Client, ask
 from tests.helpers.fakes import TextBackend, write_calls
 from tests.response.streams import DONE, chunk, event, role

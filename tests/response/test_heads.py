@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.exchange.test_modes import GOOD, post
+from tests.helpers.answers import GOOD, post
 from tests.helpers.fakes import Quirks, TextBackend
 from tests.helpers.stream_rules import read_events
 from toolcall_middleware import ToolCallMiddleware

@@ -7,17 +7,15 @@ ways: a call in the text, a backend's own that was not asked for, and one in `mo
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.exchange.test_modes import GOOD, TOOL, NativeBackend, answered, post
+from tests.helpers.answers import GOOD, STREAMS, TOOL, Case, NativeBackend, answered, case, cases, check, post, refusal
 from tests.helpers.fakes import Answer, TextBackend
-from tests.helpers.stream_rules import check_error
 from toolcall_middleware import ToolCallMiddleware
-
-from .test_own_calls import refusal
 
 FREE = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 SOUND = '{"a": "x", "n": 1, "l": [1, 2], "o": {"k": true}}'
@@ -105,227 +103,145 @@ INSIDE = [
     '{"x": 1, ',
     "{",
 ]
-BRACKETS = ['{"x": "a"', '{"x": [1]', '{"x": {"y": true', '{"x": null']
+BRACKETS = {'{"x": "a"': "}", '{"x": [1]': "}", '{"x": {"y": true': "}}", '{"x": null': "}"}
 ID = "call_" + "a" * 24
-STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-WAYS = pytest.mark.parametrize("way", ["prompt", "own", "native"])
-MODES = pytest.mark.parametrize("way", ["prompt", "native", "auto"])
+WAYS, MODES = ("prompt", "own", "native"), ("prompt", "native", "auto")
+BEGIN = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n"
+SYNTAXES = {
+    "mistral_v11": '[TOOL_CALLS]f[ARGS]{"x": 1,}',
+    "harmony": '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"x": 1,}<|call|>',
+    "json": '```json\n{"tool_calls": [{"arguments": {"x": 1,}, "name": "f"}]}\n```',
+    "qwen3_coder": '<tool_call>\n<function=f>\n{"x": 1,}\n</function>\n</tool_call>',
+    "functionary_v31": '<function=f>{"x": 1,}</function>',
+}
 
 
 def hermes(arguments: str, end: str = "}\n</tool_call>") -> str:
     return f'<tool_call>\n{{"name": "f", "arguments": {arguments}{end}'
 
 
-def native(*pieces: str) -> NativeBackend:
+def native(*pieces: str, finish: str = "stop") -> NativeBackend:
     """A backend whose own call has arguments that come in these pieces."""
     deltas: list[dict[str, Any]] = [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
     deltas[0] |= {"id": ID, "type": "function", "function": {"name": "f", "arguments": pieces[0]}}
-    return NativeBackend(*({"tool_calls": [delta]} for delta in deltas))
+    return NativeBackend(*({"tool_calls": [delta]} for delta in deltas), finish=finish)
 
 
 def in_pieces(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-async def ask(
-    way: str,
-    arguments: str,
-    *,
-    stream: bool,
-    end: str = "}\n</tool_call>",
-    body: dict[str, Any] | None = None,
-    **set_: Any,
-) -> httpx.Response:
-    """The answer to a request whose model calls `f` so. end: what follows in a text. set_: settings."""
-    backend = TextBackend([hermes(arguments, end)]) if way == "prompt" else native(arguments)
+def model(way: str, arguments: str, end: str = "}\n</tool_call>") -> str | NativeBackend:
+    """What calls `f` so. end: what follows in a text."""
+    return hermes(arguments, end) if way == "prompt" else native(arguments)
+
+
+def asked(name: str, way: str, arguments: str, *, end: str = "}\n</tool_call>", **expected: Any) -> Any:
+    """A case of one way."""
     mode = {"own": "prompt"}.get(way, way)
-    return await post(ToolCallMiddleware(backend, mode=mode, **set_), stream=stream, **(body or {}))
+    return case(f"{name}, {way}", model(way, arguments, end), mode=mode, **expected)
 
 
-def check_refused(response: httpx.Response) -> str:
-    """Nothing of a stream has been sent either. Returns the message."""
-    assert response.status_code == 422, response.text
-    error = check_error(response.content)
-    assert error["code"] == "malformed_tool_arguments"
-    message: str = error["message"]
-    return message
+def ways(name: str, some: Sequence[str], arguments: str, **expected: Any) -> list[Any]:
+    """A case of each way."""
+    return [asked(name, way, arguments, **expected) for way in some]
 
 
 # -- each kind, by setting -------------------------------------------------------------------------------------------
 
+ANY = {"tools": [FREE]}
+BY_CLIENT = {**ANY, "request_options": {"validate_tool_arguments": True}}
+REFUSED: Any = {"code": "malformed_tool_arguments", "status": 422}
+FORWARD: Any = {"malformed_arguments": "forward", "rules": {"verbatim": True}}
+REPAIR: Any = {"validate_arguments": "error", "malformed_arguments": "repair", "head": "; repaired=1"}
 
-@STREAMS
-@pytest.mark.parametrize("asked", ["operator", "client"])
-@pytest.mark.parametrize(("kind", "way"), CASES)
-async def test_it_is_no_call_where_calls_are_checked(kind: str, way: str, asked: str, stream: bool) -> None:
-    body: dict[str, Any] = {"tools": [FREE]}
-    settings = {"validate_arguments": "error"} if asked == "operator" else {}
-    if asked == "client":
-        body["request_options"] = {"validate_tool_arguments": True}
-    check_refused(await ask(way, KINDS[kind], stream=stream, body=body, **settings))
+
+def forwarded(kind: str, way: str) -> Any:
+    """As it was written; a JSON string that holds arguments is read."""
+    written, cut = KINDS[kind], kind in CUT and way != "prompt"
+    expected: Any = {"calls": [("f", json.loads(written) if written[0] == '"' else written)]}
+    told = {"finish": "length", "head": "; cut=1"} if cut else {"finish": "tool_calls", "head": "; malformed=1"}
+    return asked(f"{kind} is forwarded", way, written, asked=ANY, **expected, **told, **FORWARD)
+
+
+@cases(
+    *(asked(kind, way, KINDS[kind], asked=ANY, validate_arguments="error", **REFUSED) for kind, way in CASES),
+    *(asked(f"{kind}, by the client's wish", way, KINDS[kind], asked=BY_CLIENT, **REFUSED) for kind, way in CASES),
+    *(forwarded(kind, way) for kind, way in CASES if way != "prompt" or kind not in OPEN),
+    *(asked("sound", way, SOUND, asked=ANY, calls=[("f", SOUND)], validate_arguments="error") for way in WAYS),
+    *(asked(f"{kind} is repaired", way, SLIGHT[kind], asked=ANY, **REPAIR) for kind in SLIGHT for way in WAYS),
+)  # fmt: skip
+async def test_each_kind_is_what_the_settings_say(one: Case) -> None:
+    await check(one)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_nor_where_it_comes_in_pieces(kind: str) -> None:
     backend = native("", *in_pieces(KINDS[kind], 3))
     app = ToolCallMiddleware(backend, mode="native", validate_arguments="error")
-    check_refused(await post(app, stream=True, tools=[FREE]))
+    assert refusal(await post(app, stream=True, tools=[FREE]))["code"] == "malformed_tool_arguments"
 
 
-@STREAMS
-@pytest.mark.parametrize(("kind", "way"), [case for case in CASES if case[1] != "prompt" or case[0] not in OPEN])
-async def test_it_is_forwarded_verbatim_and_told(kind: str, way: str, stream: bool) -> None:
-    written, body = KINDS[kind], {"tools": [FREE]}
-    response = await ask(way, written, stream=stream, body=body, malformed_arguments="forward")
-    choice = answered(response, verbatim=True)
-    # A JSON string that holds them is read.
-    assert choice.named_calls == [("f", json.loads(written) if written[0] == '"' else written)]
-    cut = kind in CUT and way != "prompt"
-    assert choice.finish_reason == ("length" if cut else "tool_calls")
-    assert stream or f"; {'cut' if cut else 'malformed'}=1" in response.headers["x-toolcall"]
+# -- refused, forwarded, text ----------------------------------------------------------------------------------------
+
+FORWARDED: Any = {"malformed_arguments": "forward"}
+CHECKED: Any = {**FORWARDED, "validate_arguments": "error"}
+ENDED, SLIP = ("f", '{"x": '), ("f", '{"x": 1,}')
+COMMENTED = '{"x": 1 ' + "/* a */ " * 20 + "}"
+SEVERAL = ['{"x": 1,}', '{"x": 2}', "{'x': 3}"]
+NO_NAME = '<tool_calls>[{"name": no", "arguments": {"x": "other",}}]</tool_calls><function name="f"></function>'
+OOPS, HALF = hermes("oops"), hermes('{"x": ', "")
+IN_PLACE = [f"{BEGIN}{one}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>" for one in ("5", "city is Paris", "dict(x=1)")]
+MUST = {"tool_choice": "required"}
 
 
-@STREAMS
-@WAYS
-async def test_what_is_sound_is_a_call_where_calls_are_checked(way: str, stream: bool) -> None:
-    response = await ask(way, SOUND, stream=stream, body={"tools": [FREE]}, validate_arguments="error")
-    assert answered(response).named_calls == [("f", SOUND)]
+def no_object(arguments: str, way: str) -> Any:
+    quoted = arguments if way == "prompt" else json.dumps(arguments)[1:-1]
+    says = ("are not a JSON object", quoted)
+    return asked(f"{arguments} is no object", way, arguments, says=says, malformed_arguments="error", **REFUSED)
 
 
-@STREAMS
-@WAYS
-@pytest.mark.parametrize("kind", SLIGHT)
-async def test_what_is_slight_is_repaired_and_said_where_that_is_set(kind: str, way: str, stream: bool) -> None:
-    settings = {"validate_arguments": "error", "malformed_arguments": "repair"}
-    response = await ask(way, SLIGHT[kind], stream=stream, body={"tools": [FREE]}, **settings)
-    assert [call.name for call in answered(response).calls] == ["f"]
-    assert stream or "; repaired=1" in response.headers["x-toolcall"]
+def raw(arguments: str, mode: str) -> Any:
+    content = f'{{"name":"f","arguments":{json.dumps(arguments)}}}'
+    backend = native(arguments, finish="tool_calls")
+    return case(f"native {arguments}, {mode}", backend, mode=mode, calls=[], finish="stop", content=content)
 
 
-# -- refused ---------------------------------------------------------------------------------------------------------
+@cases(
+    *(no_object(one, way) for one in ("5", '["x"]', '"Paris"', "true") for way in MODES),
+    asked("words", "prompt", "oops", malformed_arguments="error", **REFUSED),
+    *ways("too large", MODES, f'{{"x": "{"a" * 500}"}}', code="limit_exceeded", max_arguments_bytes=100),
+    *ways("right", WAYS, '{"x": 1}', calls=[("f", '{"x": 1}')], head="; calls=1;", **FORWARDED),
+    *ways(
+        "right, in other words", WAYS, '{ "x" : 1e0 }', calls=[("f", '{ "x" : 1e0 }')], head="; calls=1;", **FORWARDED,
+    ),
+    *ways("empty", WAYS, "{}", calls=[("f", "{}")], head="; calls=1;", **FORWARDED),
+    asked("ends in a value", "prompt", '{"x": ', end="", calls=[ENDED], finish="length", **FORWARD),
+    asked("closes in a value", "prompt", '{"x": ', end="</tool_call>", calls=[ENDED], finish="length", **FORWARD),
+    case("cut by the tokens", Answer(HALF, "length"), calls=[], content=HALF, finish="length", **FORWARDED),
+    *ways("a check looks at what it means", WAYS, '{"x": 1,}', calls=[SLIP], validate_arguments="error", **FORWARD),
+    *ways("a value of another type", WAYS, '{"x": "no",}', code="invalid_tool_arguments", **CHECKED),
+    *ways("a number", WAYS, "5", **REFUSED, **CHECKED),
+    *ways("no limit is passed", WAYS, COMMENTED, code="limit_exceeded", max_arguments_bytes=100, **FORWARDED),
+    *ways("an object is due", WAYS, '{"x": 1,}', arguments_as_object=True, **FORWARDED, **REFUSED),
+    *(case(f"in {name}", text, calls=[SLIP], format=name, **FORWARD) for name, text in SYNTAXES.items()),
+)  # fmt: skip
+async def test_refused_or_forwarded(one: Case) -> None:
+    await check(one)
 
 
-@STREAMS
-@MODES
-@pytest.mark.parametrize("arguments", ["5", '["x"]', '"Paris"', "true"])
-async def test_arguments_that_are_no_object_are_refused_and_quoted(arguments: str, way: str, stream: bool) -> None:
-    message = check_refused(await ask(way, arguments, stream=stream, malformed_arguments="error"))
-    assert "are not a JSON object" in message
-    assert arguments in message or json.dumps(arguments)[1:-1] in message
-
-
-@STREAMS
-async def test_words_are_refused_in_a_text_too(stream: bool) -> None:
-    check_refused(await ask("prompt", "oops", stream=stream, malformed_arguments="error"))
-
-
-@STREAMS
-@MODES
-async def test_arguments_that_are_too_large_are_the_models_fault(way: str, stream: bool) -> None:
-    response = await ask(way, '{"x": "' + "a" * 500 + '"}', stream=stream, max_arguments_bytes=100)
-    assert '"type":"model_error"' in response.text
-    assert '"code":"limit_exceeded"' in response.text
-    if not stream:
-        assert (response.status_code, response.headers["x-should-retry"]) == (422, "false")
-
-
-# -- forwarded -------------------------------------------------------------------------------------------------------
-
-
-async def forwarded(way: str, arguments: str, *, stream: bool, **settings: Any) -> httpx.Response:
-    return await ask(way, arguments, stream=stream, malformed_arguments="forward", **settings)
-
-
-@STREAMS
-@WAYS
-@pytest.mark.parametrize("arguments", ['{"x": 1}', '{ "x" : 1e0 }', "{}"])
-async def test_what_is_right_leaves_as_ever(arguments: str, way: str, stream: bool) -> None:
-    response = await forwarded(way, arguments, stream=stream)
-    assert answered(response, tools={"f"}).named_calls == [("f", arguments)]
-    assert "malformed" not in response.headers["x-toolcall"]
-
-
-@STREAMS
-@pytest.mark.parametrize("text", ["{0}</tool_call>", "{0}"])
-async def test_what_ends_in_a_value_leaves_cut(text: str, stream: bool) -> None:
-    choice = answered(await forwarded("prompt", '{"x": ', end=text.format(""), stream=stream))
-    assert (choice.finish_reason, [call.arguments.rstrip() for call in choice.calls]) == ("length", ['{"x":'])
-
-
-@STREAMS
-async def test_what_the_token_limit_cut_is_no_call(stream: bool) -> None:
-    written = hermes('{"x": ', end="")
-    app = ToolCallMiddleware(TextBackend([Answer(written, finish_reason="length")]), malformed_arguments="forward")
-    choice = answered(await post(app, stream=stream))
-    assert (choice.finish_reason, choice.calls, choice.content) == ("length", [], written)
-
-
-@STREAMS
-@WAYS
-async def test_a_check_looks_at_what_it_means(way: str, stream: bool) -> None:
-    checked: dict[str, Any] = {"validate_arguments": "error", "stream": stream}
-    choice = answered(await forwarded(way, '{"x": 1,}', **checked), verbatim=True)
-    assert choice.named_calls == [("f", '{"x": 1,}')]
-    assert check_error((await forwarded(way, '{"x": "no",}', **checked)).content)["code"] == "invalid_tool_arguments"
-    response = await forwarded(way, "5", **checked)
-    assert check_error(response.content)["code"] == "malformed_tool_arguments"
-
-
-@STREAMS
-@WAYS
-async def test_no_limit_is_passed(way: str, stream: bool) -> None:
-    long = '{"x": 1 ' + "/* a */ " * 20 + "}"
-    response = await forwarded(way, long, stream=stream, max_arguments_bytes=100)
-    assert refusal(response) == "limit_exceeded"
-    response = await forwarded(way, '{"x": 1,}', stream=stream, arguments_as_object=True)
-    assert check_error(response.content)["code"] == "malformed_tool_arguments"
-
-
-@STREAMS
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("mistral_v11", '[TOOL_CALLS]f[ARGS]{"x": 1,}'),
-        ("harmony", '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"x": 1,}<|call|>'),
-        ("json", '```json\n{"tool_calls": [{"arguments": {"x": 1,}, "name": "f"}]}\n```'),
-        ("qwen3_coder", '<tool_call>\n<function=f>\n{"x": 1,}\n</function>\n</tool_call>'),
-        ("functionary_v31", '<function=f>{"x": 1,}</function>'),
-    ],
-)
-async def test_each_syntax_with_json_arguments_knows_them(name: str, text: str, stream: bool) -> None:
-    app = ToolCallMiddleware(TextBackend([text]), format=name, malformed_arguments="forward")
-    choice = answered(await post(app, stream=stream), verbatim=True)
-    assert choice.named_calls == [("f", '{"x": 1,}')]
-
-
-@STREAMS
-async def test_several_calls_do_not_mix(stream: bool) -> None:
-    entries = ['{"x": 1,}', '{"x": 2}', "{'x': 3}"]
-    app = ToolCallMiddleware(TextBackend(["\n".join(map(hermes, entries))]), malformed_arguments="forward")
-    choice = answered(await post(app, stream=stream), verbatim=True)
-    assert [arguments for _, arguments in choice.named_calls] == entries
-
-
-@STREAMS
-@pytest.mark.parametrize("words", ["5", "city is Paris", "dict(x=1)"])
-async def test_words_in_their_place_are_text(words: str, stream: bool) -> None:
-    begin = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n"
-    text = f"{begin}{words}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
-    app = ToolCallMiddleware(TextBackend([text]), malformed_arguments="forward")
-    choice = answered(await post(app, stream=stream), verbatim=True)
-    assert (choice.content, choice.named_calls, choice.finish_reason) == (text, [], "stop")
-
-
-@STREAMS
-async def test_what_became_no_call_is_no_calls_arguments(stream: bool) -> None:
-    text = '<tool_calls>[{"name": no", "arguments": {"x": "other",}}]</tool_calls><function name="f"></function>'
-    app = ToolCallMiddleware(TextBackend([text]), malformed_arguments="forward")
-    choice = answered(await post(app, stream=stream), verbatim=True)
-    assert [call.name for call in choice.calls] == ["f"]
-    assert "other" not in choice.calls[0].arguments
-
-
-# -- text, by default ------------------------------------------------------------------------------------------------
+@cases(
+    case("several calls do not mix", "\n".join(map(hermes, SEVERAL)), calls=[("f", one) for one in SEVERAL], **FORWARD),
+    *(case(f"words, {at}", one, calls=[], content=one, finish="stop", **FORWARDED) for at, one in enumerate(IN_PLACE)),
+    case("what became no call is no call's arguments", NO_NAME, calls=[("f", "{}")], **FORWARD),
+    case("a required call is asked for again", [OOPS, GOOD], asked=MUST, calls=[("f", '{"x": 3}')], tries=2),
+    *(raw(one, mode) for mode in ("prompt", "native") for one in ("oops not json", ": 1}", "}", ",")),
+    case("words are cut", Answer(hermes("oops", ""), "length"), calls=[("f", "")], rules={"objects": False}),
+    *(case(f"{one} is cut", Answer(hermes(one, ""), "length"), calls=[]) for one in ("5", "[1", '"plain')),
+    case("the outcome is malformed", OOPS, head="malformed=1"),
+)  # fmt: skip
+async def test_text(one: Case) -> None:
+    await check(one)
 
 
 @STREAMS
@@ -348,26 +264,6 @@ async def test_no_face_shows_a_call_or_an_error(path: str, stream: bool) -> None
 
 
 @STREAMS
-async def test_a_required_call_is_asked_for_again(stream: bool) -> None:
-    backend = TextBackend([hermes("oops"), GOOD])
-    choice = answered(await post(ToolCallMiddleware(backend), tool_choice="required", stream=stream), tools={"f"})
-    assert choice.named_calls == [("f", '{"x": 3}')]
-    assert len(backend.seen) == 2
-
-
-@STREAMS
-@pytest.mark.parametrize("mode", ["prompt", "native"])
-@pytest.mark.parametrize("arguments", ["oops not json", ": 1}", "}", ","])
-async def test_a_call_that_is_native_is_text_too(mode: str, arguments: str, stream: bool) -> None:
-    backend = native(*(["", arguments] if stream else [arguments]))
-    backend.finish = "tool_calls"
-    app = ToolCallMiddleware(backend, mode=mode)
-    choice = answered(await post(app, stream=stream))
-    assert (choice.calls, choice.finish_reason) == ([], "stop")
-    assert json.loads(choice.content) == {"name": "f", "arguments": arguments}
-
-
-@STREAMS
 @pytest.mark.parametrize("size", [1, 3, 100])
 @pytest.mark.parametrize("fence", ["```json\n{}\n```", "```\n{}```", "\n```JSON\r\n\n{}\n```\n"])
 async def test_a_code_fence_around_native_arguments_is_left_out(fence: str, size: int, stream: bool) -> None:
@@ -375,19 +271,6 @@ async def test_a_code_fence_around_native_arguments_is_left_out(fence: str, size
     backend = native(*(in_pieces(arguments, size) if stream else [arguments]))
     choice = answered(await post(ToolCallMiddleware(backend, mode="native"), stream=stream), tools={"f"})
     assert choice.named_calls == [("f", '{"x": 1}')]
-
-
-@STREAMS
-@pytest.mark.parametrize("arguments", ["oops", "5", "[1", '"plain'])
-async def test_so_is_one_that_is_cut(arguments: str, stream: bool) -> None:
-    backend = TextBackend([Answer(hermes(arguments, end=""), finish_reason="length")])
-    choice = answered(await post(ToolCallMiddleware(backend), stream=stream))
-    assert not any(call.arguments for call in choice.calls)
-
-
-async def test_its_outcome_is_malformed() -> None:
-    response = await post(ToolCallMiddleware(TextBackend([hermes("oops")])))
-    assert "malformed=1" in response.headers["x-toolcall"]
 
 
 @STREAMS
@@ -404,59 +287,29 @@ async def test_a_custom_tool_takes_any(malformed: Any, stream: bool) -> None:
 
 # -- cut -------------------------------------------------------------------------------------------------------------
 
-
-@STREAMS
-@MODES
-@pytest.mark.parametrize("arguments", INSIDE)
-async def test_it_stays_cut(arguments: str, way: str, stream: bool) -> None:
-    response = await ask(way, arguments, end="", stream=stream)
-    choice = answered(response)
-    assert choice.finish_reason == "length"
-    assert [call.name for call in choice.calls] == ["f"]
-    assert arguments.startswith(choice.calls[0].arguments.rstrip())
-    with pytest.raises(json.JSONDecodeError):
-        json.loads(choice.calls[0].arguments)
-    if not stream:
-        assert "; cut=1" in response.headers["x-toolcall"]
+IN_VALUE: Any = {"end": "", "says": "ends inside", **REFUSED}
+HELD: Any = {"end": "", "calls": [], "finish": "length", "stream_arguments": False}
 
 
-@STREAMS
-@MODES
-@pytest.mark.parametrize("arguments", BRACKETS)
-async def test_closing_brackets_may_be_added_behind_a_value(arguments: str, way: str, stream: bool) -> None:
-    response = await ask(way, arguments, end="", stream=stream)
-    choice = answered(response, tools={"f"})
-    assert choice.finish_reason == "tool_calls"
-    assert choice.calls[0].arguments.startswith(arguments)
+def still_cut(arguments: str) -> list[Any]:
+    calls = [("f", arguments.removesuffix(", "))]
+    told: Any = {"finish": "length", "head": "; cut=1;", "rules": {"objects": False}}
+    return ways(f"{arguments} stays cut", MODES, arguments, end="", calls=calls, **told)
 
 
-@STREAMS
-@MODES
-@pytest.mark.parametrize("arguments", INSIDE)
-async def test_it_is_no_call_where_calls_leave_when_they_are_complete(arguments: str, way: str, stream: bool) -> None:
-    response = await ask(way, arguments, end="", stream=stream, stream_arguments=False)
-    choice = answered(response)
-    assert (choice.calls, choice.finish_reason) == ([], "length")
-    assert "f" in choice.content
+def closed(arguments: str, end: str) -> list[Any]:
+    calls = [("f", arguments + end)]
+    return ways(f"{arguments} is closed", MODES, arguments, end="", calls=calls, finish="tool_calls")
 
 
-@STREAMS
-@MODES
-@pytest.mark.parametrize("settings", [{"malformed_arguments": "error"}, {"validate_arguments": "error"}])
-async def test_it_is_an_error_where_malformed_arguments_are(settings: dict[str, Any], way: str, stream: bool) -> None:
-    message = check_refused(await ask(way, INSIDE[0], end="", stream=stream, **settings))
-    assert "ends inside" in message
-
-
-@STREAMS
-async def test_an_unclosed_string_that_takes_the_closing_marker_is_not_complete(stream: bool) -> None:
-    choice = answered(await ask("prompt", '{"x": "see', end="</tool_call>", stream=stream))
-    assert choice.finish_reason == "length"
-
-
-@STREAMS
-async def test_nothing_leaves_behind_a_call_that_is_cut(stream: bool) -> None:
-    end = "</tool_call>\n" + hermes('{"x": 1}')
-    choice = answered(await ask("prompt", '{"x": ', end=end, stream=stream))
-    assert choice.finish_reason == "length"
-    assert [call.arguments.rstrip() for call in choice.calls] == ['{"x":']
+@cases(
+    *(row for one in INSIDE for row in still_cut(one)),
+    *(row for one, end in BRACKETS.items() for row in closed(one, end)),
+    *(row for one in INSIDE for row in ways(f"{one}, complete ones only", MODES, one, **HELD)),
+    *ways("refused", MODES, INSIDE[0], malformed_arguments="error", **IN_VALUE),
+    *ways("checked", MODES, INSIDE[0], validate_arguments="error", **IN_VALUE),
+    asked("a string takes the closing marker", "prompt", '{"x": "see', end="</tool_call>", finish="length"),
+    asked("nothing follows it", "prompt", '{"x": ', end=f"</tool_call>\n{GOOD}", calls=[ENDED], finish="length"),
+)  # fmt: skip
+async def test_what_is_cut_stays_cut(one: Case) -> None:
+    await check(one)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.exchange.test_modes import NativeBackend, answered, post
+from tests.helpers.answers import NativeBackend, answered, post
 from tests.helpers.fakes import TextBackend
 from tests.helpers.policies import policy as made_policy
 from tests.parsing.streams import calls_in, read

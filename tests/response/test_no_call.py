@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.exchange.test_modes import GOOD, TOOL, NativeBackend, post
+from tests.helpers.answers import GOOD, TOOL, NativeBackend, post
 from tests.helpers.fakes import Answer, TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.formats import registry

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.exchange.test_modes import BAD, GOOD, NativeBackend, answered, post
+from tests.helpers.answers import BAD, GOOD, NativeBackend, answered, post
 from tests.helpers.fakes import Answer, TextBackend, write_calls
 from tests.helpers.stream_rules import read_events
 from toolcall_middleware import ToolCallMiddleware

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.exchange.test_modes import post
+from tests.helpers.answers import post
 from tests.helpers.stream_rules import check_error, check_stream, check_whole
 from toolcall_middleware import ToolCallMiddleware
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.exchange.test_modes import NativeBackend
+from tests.helpers.answers import NativeBackend
 from tests.helpers.fakes import Answer, InTurn, Refusal, Script, TextBackend, write_calls
 from tests.helpers.stream_rules import check_error, check_stream, check_whole
 from toolcall_middleware import Settings, ToolCallMiddleware

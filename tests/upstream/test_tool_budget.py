@@ -11,8 +11,8 @@ import httpx
 import pytest
 from starlette.responses import JSONResponse
 
-from tests.exchange.test_modes import NativeBackend
 from tests.exchange.test_rerun import exchanged, got, shown
+from tests.helpers.answers import NativeBackend
 from tests.helpers.fakes import Answer, InTurn, TextBackend, write_calls
 from tests.helpers.received import received
 from toolcall_middleware import ToolCallMiddleware

@@ -24,7 +24,7 @@ from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from tests.exchange.test_modes import TOOL
+from tests.helpers.answers import TOOL
 from tests.helpers.fakes import serve
 from tests.helpers.stream_rules import check_stream, check_whole
 from toolcall_middleware import Settings, ToolCallMiddleware, create_proxy

@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 import toolcall_middleware
-from tests.exchange.test_modes import TOOL, post
+from tests.helpers.answers import TOOL, post
 from tests.helpers.asgi_client import asked_on_each_face
 from tests.helpers.fakes import Quirks, Refusal, TextBackend
 from toolcall_middleware import ToolCallMiddleware

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from limits import WindowStats
 
-from tests.exchange.test_modes import HISTORIC, NativeBackend
+from tests.helpers.answers import HISTORIC, NativeBackend
 from tests.helpers.asgi_client import Backend, Client, Headers
 from tests.helpers.fakes import Refusal, TextBackend
 from toolcall_middleware import Settings, SettingsError, ToolCallMiddleware

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.exchange.test_modes import NativeBackend
+from tests.helpers.answers import NativeBackend
 from tests.helpers.asgi_client import HELLO, JSON_TYPE, TOOL, Backend, Client, Headers, ask, middleware, post
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.hosts.middleware.guards import is_guarded
