@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from ...json_schema.compact import calls_schema
 from ...parsing.calls.json_calls import JsonCallSyntax, read_json
-from ...parsing.calls.literal_calls import PythonicSyntax, read_python
 from ...parsing.calls.named_calls import read_react
 from ...parsing.patterns import PYTHON_NAME
 from ...parsing.text.grammar import Opener, Where
@@ -26,8 +25,10 @@ from ..syntax.shape import (
     LAST_LINE_LIST,
     LAST_LIST,
     LISTED_JSON,
+    fork,
     json_calls,
     opener,
+    pythonic_calls,
     shared,
 )
 from ..syntax.slots import FREE_TOOL_TAG, TOOL, TOOL_TAG, Slots
@@ -186,15 +187,24 @@ FUNCTION_CALL = Family(
 # -- code ------------------------------------------------------------------------------------------------------------
 
 _API = "default_api."
-_PYTHON = PythonicSyntax(brackets=False, bare=True, wrapper="print", prefix=_API)
-_CODE_NAME = PYTHON_NAME  # of a function
+_PYTHON = {"bare": True, "wrapper": "print", "prefix": _API}
+_FIRST_CALL = rf"(?:print\()?(?:{re.escape(_API)})?(?P<tool>{PYTHON_NAME}){_WS}\("
 _CODE = Opener(
-    pattern=rf"(?:print\()?(?:{re.escape(_API)})?(?P<tool>{_CODE_NAME}){_WS}\(",
+    pattern=_FIRST_CALL,
     where=Where.FENCE,
     consume=False,
     fences=frozenset({"tool_code"}),
     named=True,
-    body=lambda c: read_python(c, _PYTHON),
+    body=pythonic_calls(brackets=False, **_PYTHON),
+)
+_END = ("</tool_code>",)
+_CODE_TAG = opener(
+    "<tool_code>",
+    fork(
+        (r"\{", json_calls(close=_END)),
+        (r"\[", pythonic_calls(close=_END, **_PYTHON)),
+        (_FIRST_CALL, pythonic_calls(brackets=False, close=_END, **_PYTHON)),
+    ),
 )
 
 # What Gemini's own prompts and many prompts for Gemma 3 ask for: https://www.philschmid.de/gemma-function-calling
@@ -202,9 +212,9 @@ TOOL_CODE = Family(
     name="tool_code",
     about="Python calls in a code block of `tool_code`: what Gemma 3 and Gemini's prompts ask for",
     calls=Python(open="```tool_code\n", between="\n", close="\n```"),
-    auto_openers=(_CODE,),
+    auto_openers=(_CODE, _CODE_TAG),
     fallback=_JSON,
-    markup=Markup(escapes=(Escape("```", r"tool_code\b"),)),
+    markup=Markup(tags=("tool_code>",), escapes=(Escape("```", r"tool_code\b"),)),
     prompt=one_a_line(
         "To call functions, answer with a code block in this form, one call a line",
         title="Functions",

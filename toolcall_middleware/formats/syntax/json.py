@@ -27,7 +27,7 @@ from ...parsing.cursor import Cursor, Steps
 from ...parsing.patterns import TAG, TOOL_NAME
 from ...parsing.text.grammar import Opener
 from ..prompt.escaping import arguments_json
-from .shape import ANY_JSON, BARE_JSON, CannotWrite, Shape, filled, in_words, opener, shared
+from .shape import ANY_JSON, BARE_JSON, CannotWrite, Shape, filled, in_words, json_calls, opener, shared
 
 CALL = '{"name": "{name}", "arguments": {arguments}}'
 """A call as most families write it."""
@@ -248,10 +248,17 @@ class Named(Shape):
 
     @property
     def openers(self) -> tuple[Opener, ...]:
-        """What opens all calls; what opens each, for the other may be missing."""
+        """What opens all calls; what opens each, for the other may be missing; of tokens, what opens a call that is one
+        JSON object, name and arguments.
+        """
         item = opener(self.parts.item.strip(), self, consume=self.alone, special=self.special)
         outer = (self.open.strip(), *self.spellings) if self.open else ()
-        return (*(opener(marker, self, special=self.special) for marker in outer), item)
+        openers = (*(opener(marker, self, special=self.special) for marker in outer), item)
+        if not self.special or self.alone:
+            return openers
+        before = f"(?:(?:{'|'.join(map(re.escape, outer))}){_GAP})?" if outer else ""
+        pattern = rf"{before}{re.escape(item.marker)}{_GAP}(?=\{{{_GAP}[\"'])"
+        return (*openers, Opener(pattern=pattern, body=json_calls(close=self.syntax.closing)))
 
     @property
     def answer(self) -> str:
