@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from dataclasses import replace
 from typing import Any
 
 from ...parsing.cursor import Cursor, NotACall, Steps
@@ -53,6 +54,7 @@ _LOST = Opener(  # the marker is lost
 )
 _GLM_OPENERS = (TOOL_CALL, _LOST, TOOL_TAG)
 
+_SHOWN = "{function-name}", {"{arg-key-1}": "{arg-value-1}", "{arg-key-2}": "{arg-value-2}", "...": ""}
 _GLM_PROMPT = (
     SIGNATURES
     + """\
@@ -74,15 +76,7 @@ GLM45 = Family(
     auto_openers=_GLM_OPENERS,
     markup=_GLM_MARKUP,
     thoughts=Thoughts(returned=Returned.TURN, source="[llama.cpp] GLM-4.6"),
-    prompt=_GLM_PROMPT
-    + """\
-<tool_call>{function-name}
-<arg_key>{arg-key-1}</arg_key>
-<arg_value>{arg-value-1}</arg_value>
-<arg_key>{arg-key-2}</arg_key>
-<arg_value>{arg-value-2}</arg_value>
-...
-</tool_call>""",
+    prompt=_GLM_PROMPT + _LINES.shown(_SHOWN),
     tool=function,
     results=between_tags("<tool_response>\n", "\n</tool_response>"),
     special_tokens=True,
@@ -106,10 +100,7 @@ GLM47 = Family(
         other={"glm5.[3-9]": (Returned.ALL, "[card] GLM-5.3: clear_thinking is false by default")},
         opened={"glm4.7": "[llama.cpp] GLM-4.7-Flash", "glm5": "[card] GLM-5"},
     ),
-    prompt=_GLM_PROMPT
-    + """\
-<tool_call>{function-name}<arg_key>{arg-key-1}</arg_key><arg_value>{arg-value-1}</arg_value>\
-<arg_key>{arg-key-2}</arg_key><arg_value>{arg-value-2}</arg_value>...</tool_call>""",
+    prompt=_GLM_PROMPT + _LINE.shown(_SHOWN),
     tool=function,
     results=between_tags("<tool_response>", "</tool_response>", between=""),
     special_tokens=True,
@@ -169,21 +160,15 @@ _LIST = Json(open="<tool_calls>[", between=", ", close="]</tool_calls>")
 _plain = _suffixed_tags("")
 
 _HUNYUAN_PROMPT = """\
-For function call returns, you should first print <tool_calls%(suffix)s>
+For function call returns, you should first print %s
 For each function call, you should return object like:
-<tool_call%(suffix)s>{function-name}%(separator)s
-<arg_key%(suffix)s>{arg-key-1}</arg_key%(suffix)s>
-<arg_value%(suffix)s>{arg-value-1}</arg_value%(suffix)s>
-<arg_key%(suffix)s>{arg-key-2}</arg_key%(suffix)s>
-<arg_value%(suffix)s>{arg-value-2}</arg_value%(suffix)s>
-...
-</tool_call%(suffix)s>
-At the end of function call returns, you should print </tool_calls%(suffix)s>"""
+%s
+At the end of function call returns, you should print %s"""
 
 
 def _hunyuan(suffix: str, separator: str, **names: Any) -> Family:
     calls = _suffixed_tags(suffix, separator)
-    holes = {"suffix": suffix, "separator": separator.replace(">", f"{suffix}>")}
+    one = replace(calls, open="", close="").shown(_SHOWN)
     return Family(
         **names,
         calls=calls,
@@ -194,7 +179,7 @@ def _hunyuan(suffix: str, separator: str, **names: Any) -> Family:
         ),
         markup=_HUNYUAN_MARKUP,
         thoughts=between(f"<think{suffix}>", f"</think{suffix}>"),
-        prompt=SIGNATURES + _HUNYUAN_PROMPT % holes,
+        prompt=SIGNATURES + _HUNYUAN_PROMPT % (calls.marker, one, calls.closers[0]),
         tool=function,
         results=between_tags(
             f"<tool_response{suffix}>\n",
@@ -268,14 +253,7 @@ IQUEST_Q1 = Family(
     name="iquest_q1",
     about="as `glm47`, within `<iquest_tool_call>`: IQuest Q1",
     models={"iquest-q1": "[sglang] iquest_q1"},
-    calls=Slots(
-        call="<iquest_tool_call>{name}{slots}</iquest_tool_call>",
-        slot="<arg_key>{key}</arg_key><arg_value>{value}</arg_value>",
-        between="",
-        bare=True,
-        exact=True,
-        style="glm_xml",
-    ),
+    calls=replace(_LINE, call="<iquest_tool_call>{name}{slots}</iquest_tool_call>", exact=True),
     markup=Markup(ends=("<|iquest_end|>",), tags=("iquest_",)),
     prompt=one_a_line(
         "To call functions, answer in this form, without anything between the tags. Strings stand in it as they are, "
@@ -309,8 +287,8 @@ K2_HORIZON = Family(
         Opener(
             pattern=rf"(?:{re.escape(_ALL)}[ \t\r\n]{{0,8}})?{re.escape(_ONE)}(?=[ \t\r\n]{{0,8}}[{{\[])", body=_json
         ),
-        opener(_ALL, _SLOTS),
-        opener(_ONE, _SLOTS, consume=False),  # without the wrapper
+        _SLOTS.opener(),
+        _SLOTS.unwrapped(),
     ),
     markup=Markup(tags=(r"ifm\|",)),
     prompt=one_a_line(

@@ -24,21 +24,12 @@ from ..syntax.slots import BARE_INVOKE, TOOL_TAG, Slots
 #
 # Sources: the models' chat templates and encoders, and the parsers of vLLM, SGLang and llama.cpp.
 
-# Other wrappers that V4 and V4.1 write around calls, and the mark of each tag in them: the models double the bars and
-# confuse the tags of the two versions; some gateways replace the bars with plain ones.
-_OTHERS = {
-    "|DSML|tool_calls": "|DSML|",
-    "|DSML|function_calls": "|DSML|",
-    "||DSML||tool_calls": "||DSML||",
-    "｜｜DSML｜｜tool_calls": "｜｜DSML｜｜",
-    "｜｜DSML｜｜ calls": "｜｜DSML｜｜ ",
-    "｜DSML｜calls": "｜DSML｜",
-    "｜DSML｜ tool_calls": "｜DSML｜ ",
-}
+_MARK_OF = re.compile("[｜|]+[A-Z]+[｜|]+ ?")
 
 
-def _dsml(wrapper: str, mark: str, style: str = "") -> Slots:
-    """Calls with the mark in each tag, and attributes that say which values are strings."""
+def _dsml(wrapper: str, style: str = "") -> Slots:
+    """Calls with the wrapper's mark in each tag, and attributes that say which values are strings."""
+    mark = _MARK_OF.findall(wrapper)[0]
     return Slots(
         open=f"<{wrapper}>\n",
         call=f'<{mark}invoke name="{{name}}">\n{{slots}}</{mark}invoke>',
@@ -50,10 +41,22 @@ def _dsml(wrapper: str, mark: str, style: str = "") -> Slots:
 
 
 # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: deepseek_v3_2, _v4 and _v4_1
-DSML = _dsml("｜DSML｜function_calls", "｜DSML｜", "deepseek_xml")
-_DSML_V4 = _dsml("｜DSML｜tool_calls", "｜DSML｜", "deepseek_xml")
-_DSML_V41 = _dsml("｜DSML｜ calls", "｜DSML｜ ", "deepseek_v4_1_xml")  # with a space in every tag
-_READ_OTHERS = {wrapper: _dsml(wrapper, mark) for wrapper, mark in _OTHERS.items()}
+DSML = _dsml("｜DSML｜function_calls", "deepseek_xml")
+_DSML_V4 = _dsml("｜DSML｜tool_calls", "deepseek_xml")
+_DSML_V41 = _dsml("｜DSML｜ calls", "deepseek_v4_1_xml")  # with a space in every tag
+_MORE = {"...": ""}
+_SHOWN = {"$PARAMETER_NAME": "$PARAMETER_VALUE", **_MORE}
+# Other wrappers that V4 and V4.1 write around calls: the models double the bars and confuse the tags of the two
+# versions; some gateways replace the bars with plain ones.
+_OTHERS = (
+    _dsml("|DSML|tool_calls"),
+    _dsml("|DSML|function_calls"),
+    _dsml("||DSML||tool_calls"),
+    _dsml("｜｜DSML｜｜tool_calls"),
+    _dsml("｜｜DSML｜｜ calls"),
+    _dsml("｜DSML｜calls"),
+    _dsml("｜DSML｜ tool_calls"),
+)
 # A call whose name is an element: V4 mixes it with the closing tags of its own.
 _DEEPSEEK_ELEMENTS = Slots(
     open="<function>\n",
@@ -67,7 +70,7 @@ _DEEPSEEK_MARKUP = Markup(
     stops=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>", "<｜User｜>", "<｜System｜>", "<function_results>"),
     ends=("<｜end▁of▁sentence｜>",),
     # Under a long context V4 leaves out what opens them.
-    closers=tuple(closer for calls in _READ_OTHERS.values() for closer in calls.closers),
+    closers=tuple(closer for calls in _OTHERS for closer in calls.closers),
     tags=("｜", r"\|\|DSML"),
 )
 
@@ -182,14 +185,10 @@ _DSML_OPENERS = (
     opener(_DSML_V41.trigger, _DSML_V41, special=True),
     opener("<｜DSML｜toolcalls>", _DSML_V4, special=True),  # a slip of V4 Flash
     # Without the wrapper around the calls.
-    opener("<｜DSML｜invoke name=", DSML, consume=False, special=True),
-    opener("<｜DSML｜ invoke name=", _DSML_V41, consume=False, special=True),
-    *(opener(f"<{wrapper}>", read) for wrapper, read in _READ_OTHERS.items()),
-    *(
-        opener(f"<{mark}invoke name=", _READ_OTHERS[wrapper], consume=False)
-        for mark, wrapper in {mark: wrapper for wrapper, mark in _OTHERS.items()}.items()
-        if not mark.startswith("｜DSML")
-    ),
+    DSML.unwrapped(special=True),
+    _DSML_V41.unwrapped(special=True),
+    *(read.opener() for read in _OTHERS),
+    *(read.unwrapped() for mark, read in {read.prefix: read for read in _OTHERS}.items() if mark[:2] != "｜D"),
     Opener(pattern=r"<function>[ \t\r\n]{0,8}(?=<name>)", body=_DEEPSEEK_ELEMENTS),
     *BARE_INVOKE,
 )
@@ -206,21 +205,12 @@ DEEPSEEK_V32 = Family(
         returned=Returned.TURN,
         source="[card] DeepSeek-V3.2, encoding_dsv32.py; [llama.cpp] DeepSeek-V3.2",
     ),
-    prompt="""\
+    prompt=f"""\
 ## Tools
 
 You have access to a set of tools you can use to answer the user's question.
-You can invoke functions by writing a "<｜DSML｜function_calls>" block like the following as part of your reply to the \
-user:
-<｜DSML｜function_calls>
-<｜DSML｜invoke name="$FUNCTION_NAME">
-<｜DSML｜parameter name="$PARAMETER_NAME" string="true|false">$PARAMETER_VALUE</｜DSML｜parameter>
-...
-</｜DSML｜invoke>
-<｜DSML｜invoke name="$FUNCTION_NAME2">
-...
-</｜DSML｜invoke>
-</｜DSML｜function_calls>
+You can invoke functions by writing a "{DSML.marker}" block like the following as part of your reply to the user:
+{DSML.shown(("$FUNCTION_NAME", _SHOWN), ("$FUNCTION_NAME2", _MORE))}
 
 String and scalar parameters should be specified as is without any escaping or quotes, while lists and objects should \
 use JSON format. The "string" attribute should be set to "true" for string type parameters and "false" for other types \
@@ -228,7 +218,7 @@ use JSON format. The "string" attribute should be set to "true" for string type 
 
 Here are the functions available in JSONSchema format:
 <functions>
-{tools}
+{{tools}}
 </functions>""",
     results=between_tags("<result>", "</result>", before="<function_results>\n", after="\n</function_results>"),
     answer=f"the {DSML.trigger} block",
@@ -238,18 +228,10 @@ Here are the functions available in JSONSchema format:
 _V4_PROMPT = """\
 ## Tools
 
-You have access to a set of tools to help answer the user's question. You can invoke tools by writing a "<%(calls)s>" \
+You have access to a set of tools to help answer the user's question. You can invoke tools by writing a "%s" \
 block like the following:
 
-<%(calls)s>
-<%(tag)sinvoke name="$TOOL_NAME">
-<%(tag)sparameter name="$PARAMETER_NAME" string="true|false">$PARAMETER_VALUE</%(tag)sparameter>
-...
-</%(tag)sinvoke>
-<%(tag)sinvoke name="$TOOL_NAME2">
-...
-</%(tag)sinvoke>
-</%(calls)s>
+%s
 
 String parameters should be specified as is and set `string="true"`. For all other types (numbers, booleans, arrays, \
 objects), pass the value in JSON format and set `string="false"`.
@@ -266,7 +248,7 @@ Otherwise, output directly after </think> with tool calls or final response.
 You MUST strictly follow the above defined tool name and parameter schemas to invoke tool calls."""
 
 
-def _v4(calls: Slots, wrapper: str, **names: Any) -> Family:
+def _v4(calls: Slots, **names: Any) -> Family:
     return Family(
         **names,
         calls=calls,
@@ -276,7 +258,7 @@ def _v4(calls: Slots, wrapper: str, **names: Any) -> Family:
             returned=Returned.ALL,
             source="[llama.cpp] deepseek-ai-DeepSeek-V4: where there are tools",
         ),
-        prompt=_V4_PROMPT % {"calls": wrapper, "tag": calls.prefix},
+        prompt=_V4_PROMPT % (calls.marker, calls.shown(("$TOOL_NAME", _SHOWN), ("$TOOL_NAME2", _MORE))),
         results=between_tags("<tool_result>", "</tool_result>", between="\n\n"),
         answer=f"the {calls.trigger} block",
         noun="tool",
@@ -286,7 +268,6 @@ def _v4(calls: Slots, wrapper: str, **names: Any) -> Family:
 # https://huggingface.co/deepseek-ai/DeepSeek-V4-Flash (encoding/README.md)
 DEEPSEEK_V4 = _v4(
     _DSML_V4,
-    "｜DSML｜tool_calls",
     name="deepseek_v4",
     about='`<｜DSML｜invoke name="f">` within `<｜DSML｜tool_calls>`: DeepSeek V4',
     models={"deepseek-v4": "[sglang] deepseekv4"},
@@ -296,7 +277,6 @@ DEEPSEEK_V4 = _v4(
 # tests/parser/engine/test_deepseek_v41.py)
 DEEPSEEK_V41 = _v4(
     _DSML_V41,
-    "｜DSML｜ calls",
     name="deepseek_v41",
     about="as `deepseek_v4`, with a space in every tag, within `<｜DSML｜ calls>`: DeepSeek V4.1",
     models={
@@ -341,7 +321,7 @@ The result comes in the next message, between <tool_result> and </tool_result>. 
     between="\n\n",
 )
 
-_GIGA_INVOKE = _dsml("｜GCML｜tool_calls", "｜GCML｜")
+_GIGA_INVOKE = _dsml("｜GCML｜tool_calls")
 
 # https://github.com/sgl-project/sglang (function_call/gigachat35_detector.py) and llama.cpp (models/templates/
 # GigaChat3.5.jinja), where the tools are TypeScript: the words are ours.
@@ -350,11 +330,7 @@ GIGACHAT35 = Family(
     about='`<｜GCML｜invoke name="f">` within `<｜GCML｜tool_calls>`: GigaChat 3.5',
     models={"gigachat3.5": "[sglang] gigachat35"},
     calls=_GIGA_INVOKE,
-    auto_openers=(
-        _GIGA_INVOKE.opener(),
-        opener("<｜GCML｜invoke name=", _GIGA_INVOKE, consume=False),
-        _SEPARATOR,
-    ),
+    auto_openers=(_GIGA_INVOKE.opener(), _GIGA_INVOKE.unwrapped(), _SEPARATOR),
     prompt="""\
 # Tools
 
@@ -440,13 +416,8 @@ Here are the tools available in JSONSchema format:
 
 When making tool calls, use XML format to invoke tools and pass parameters:
 
-<minimax:tool_call>
-<invoke name="tool-name-1">
-<parameter name="param-key-1">param-value-1</parameter>
-<parameter name="param-key-2">param-value-2</parameter>
-...
-</invoke>
-</minimax:tool_call>""",
+"""
+    + _MINIMAX_INVOKE.shown(("tool-name-1", {f"param-key-{n}": f"param-value-{n}" for n in (1, 2)} | _MORE)),
     tool=_json_tool,
     results=between_tags("<response>", "</response>"),
     noun="tool",

@@ -124,6 +124,13 @@ _FUNCTION_OPENERS = (
 # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: qwen_3_coder
 _FUNCTION_TRIGGER = "<tool_call>\n<function="
 
+_SHOWN = (
+    "example_function_name",
+    {
+        "example_parameter_1": "value_1",
+        "example_parameter_2": "This is the value for the second parameter\nthat can span\nmultiple lines",
+    },
+)
 _FUNCTION_PROMPT = """\
 # Tools
 
@@ -135,18 +142,7 @@ You have access to the following functions%s:
 
 If you choose to call a function ONLY reply in the following format with NO suffix:
 
-<tool_call>
-<function=example_function_name>
-<parameter=example_parameter_1>
-value_1
-</parameter>
-<parameter=example_parameter_2>
-This is the value for the second parameter
-that can span
-multiple lines
-</parameter>
-</function>
-</tool_call>
+%s
 
 <IMPORTANT>
 Reminder:
@@ -190,7 +186,7 @@ QWEN3_CODER = Family(
         before="<think>\n",
         after="\n</think>\n\n",
     ),
-    prompt=_FUNCTION_PROMPT % ("", _QWEN_MORE),
+    prompt=_FUNCTION_PROMPT % ("", FUNCTIONS.shown(_SHOWN), _QWEN_MORE),
     tool=function,
     results=_TOOL_RESPONSE,
     trigger=_FUNCTION_TRIGGER,
@@ -229,6 +225,8 @@ _STEPS = Slots(
     noise=("<｜tool_call_begin｜>", "<｜tool_call_end｜>", "function<｜tool_sep｜>", "<｜tool_sep｜>"),
 )
 
+_TWO_CALLS = [(f"tool_name{n}", {f"parameter_name{n}": "[parameter value]", "...": ""}) for n in range(2)]
+
 # https://huggingface.co/stepfun-ai/step3
 STEP3 = Family(
     name="step3",
@@ -237,20 +235,15 @@ STEP3 = Family(
     calls=_STEPS,
     auto_openers=(shared(_STEPS.trigger, _STEPS, ""),),
     markup=_MARKUP,
-    prompt="""\
+    prompt=f"""\
 # Tools
 You may call one or more tools to assist with the user query. You are provided with tool schemas within \
 <tools></tools> XML tags:
 <tools>
-{tools}
+{{tools}}
 </tools>
 When making tool calls, use XML format to invoke tools and pass parameters:
-<｜tool_calls_begin｜>
-<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="tool_name0">\
-<steptml:parameter name="parameter_name0">[parameter value]</steptml:parameter>...</steptml:invoke><｜tool_call_end｜>
-<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="tool_name1">\
-<steptml:parameter name="parameter_name1">[parameter value]</steptml:parameter>...</steptml:invoke><｜tool_call_end｜>
-<｜tool_calls_end｜>
+{_STEPS.shown(*_TWO_CALLS)}
 Note:
 * You can invoke one or more tools in parallel.
 * Each tool call must be complete and self-contained.""",
@@ -277,7 +270,7 @@ STEP3P5 = Family(
         before="<think>\n",
         after="\n</think>\n",
     ),
-    prompt=_FUNCTION_PROMPT % (" in JSONSchema format", ""),
+    prompt=_FUNCTION_PROMPT % (" in JSONSchema format", FUNCTIONS.shown(_SHOWN), ""),
     tool=function,
     results=between_tags("<tool_response>", "</tool_response>", between=""),
     trigger=_FUNCTION_TRIGGER,
@@ -315,14 +308,8 @@ decide how to call them based on the descriptions and parameters of these tools.
 [{tools}]
 
 工具调用请遵循如下格式:
-<seed:tool_call>
-<function=example_function_name>
-<parameter=example_parameter_1>value_1</parameter>
-<parameter=example_parameter_2>This is the value for the second parameter
-that can span
-multiple lines</parameter>
-</function>
-</seed:tool_call>""",
+"""
+    + _FUNCTIONS.shown(_SHOWN),
     tool=function,
     between=", ",
     noun="tool",

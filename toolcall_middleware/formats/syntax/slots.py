@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -54,20 +55,35 @@ class Slots(SlotTags, Shape):
 
     def written(self, call: ToolCall, number: int, /) -> tuple[str, bool]:
         """One call. A value that holds a part of the markup may be read as something else."""
-        p = self.layout()
         arguments = {key: bytes(raw) for key, raw in _ARGUMENTS.decode(call.arguments.strip() or "{}").items()}
         values = {key: _text(raw) for key, raw in arguments.items()}
         may_name, may_key = self._writable
         if not may_name.fullmatch(call.name) or any(key != key.strip() or not may_key.fullmatch(key) for key in values):
             raise CannotWrite
-        head = p.value_head.removesuffix("\n" if p.lines else "")
-        parts = [p.before.replace("{number}", str(number)).replace("{name}", call.name)]
-        for key, value in values.items():
-            kind = "true" if arguments[key].startswith(b'"') else "false"
-            opening = head.replace("{kind}", kind).replace("{type}", type_of(arguments[key])).replace("{key}", key)
-            parts.append(f"{opening}{self._value(value)}{p.value_close.replace('{key}', key)}{p.gap}")
-        written = "".join([*parts, p.call_close.replace("{name}", call.name), p.tail])
-        return written, any(map(self._suspicious.search, values.values()))
+        slots = [self._slot(key, values[key], type_of(raw)) for key, raw in arguments.items()]
+        return self._call(call.name, slots, str(number)), any(map(self._suspicious.search, values.values()))
+
+    def shown(self, *calls: tuple[str, Mapping[str, str]]) -> str:
+        """Calls as a prompt shows them: names, and what is in place of keys and values. `...` is one or more slots."""
+        before, between, after = self.outer
+        more = f"...{self.layout().gap}"
+        each = (
+            self._call(name, [more if key == "..." else self._slot(key, text) for key, text in slots.items()])
+            for name, slots in calls
+        )
+        return before + (between or "").join(each) + after
+
+    def _call(self, name: str, slots: Iterable[str], number: str = "1") -> str:
+        p = self.layout()
+        before = p.before.replace("{number}", number).replace("{name}", name)
+        return f"{before}{''.join(slots)}{p.call_close.replace('{name}', name)}{p.tail}"
+
+    def _slot(self, key: str, text: str, kind: str = "") -> str:
+        """One slot. kind: JSON's name of the type."""
+        p = self.layout()
+        is_text = "true|false" if not kind else "true" if kind == "string" else "false"
+        opening = p.value_head.removesuffix("\n" if p.lines else "").replace("{kind}", is_text).replace("{type}", kind)
+        return f"{opening.replace('{key}', key)}{self._value(text)}{p.value_close.replace('{key}', key)}{p.gap}"
 
     def _value(self, text: str) -> str:
         """The value with the line breaks and the entities that its reader takes away again."""
@@ -120,6 +136,10 @@ class Slots(SlotTags, Shape):
     def opener(self, *others: tuple[str, Make]) -> Opener:
         """What begins the calls. others: patterns of what else may follow that marker, and what reads it."""
         return opener(self.trigger, fork(*others, ("", self)) if others else self)
+
+    def unwrapped(self, *, special: bool = False) -> Opener:
+        """What begins a call without the wrapper around all calls."""
+        return opener(self.layout().head.rstrip("\"'"), self, consume=False, special=special)
 
     @property
     def openers(self) -> tuple[Opener, ...]:

@@ -168,12 +168,12 @@ def _tags(layout: Layout, is_: str, next_: str, texts: Mapping[str, str]) -> Syn
         _ = slots.layout().call, slots.layout().slot
     except (LookupError, ValueError, re.error):
         return None
-    marker, head = outer or slots.layout().wrapper, slots.layout().head.rstrip("\"'")
+    marker = outer or slots.layout().wrapper
     return _behind(
         "a tag for each argument",
         slots,
         opener(marker, slots, special=is_special(marker)),
-        opener(head, slots, consume=False),  # what opens before it may be missing
+        slots.unwrapped(),
     )
 
 

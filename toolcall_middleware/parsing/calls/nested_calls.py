@@ -16,7 +16,8 @@ from ..patterns import WHITE_SPACE, half_of
 from ..values.json_reader import quoted
 from ..values.typing import STRING, Place, Places, json_of
 
-_TAG = re.compile(r"[ \t\r\n]{0,64}<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>")
+_NAMED = r"<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>"
+_TAG = re.compile(rf"[ \t\r\n]{{0,64}}{_NAMED}")
 _TAG_PART = half_of(_TAG)
 _CALLED = re.compile(r"[ ]?name[ ]?=[ ]?[\"']([^\"'\n]{1,256})[\"']")
 _MAX_DEPTH = 32
@@ -52,40 +53,33 @@ def read_nested(c: Cursor, mark: str, block: str) -> Steps[None]:
 
 def _opening(c: Cursor, mark: str, block: str) -> Steps[str | None]:
     """Go past a call's opening tag, and return the tool's name. None where the calls are over."""
-    heads = ("<invoke ", "</invoke>", f"</{block}>")
+    marked = rf"{re.escape(mark)}[ \t\r\n]{{0,64}}|(?=<invoke |</invoke>|</{re.escape(block)}>)"  # sometimes missing
+    tag = re.compile(rf"(?:{marked}){_NAMED}")
+    begun = half_of(tag)
     while True:
         s, committed = c.s, c.sink.committed
         j = c.behind_space(_MAX_GAP)
-        # The mark is sometimes missing.
-        bare = s.startswith("<", j) and any(head.startswith(s[j : j + len(head)]) for head in heads)
-        if not bare and not s.startswith(mark, j):
-            if j - c.i < _MAX_GAP and mark.startswith(s[j : j + len(mark)]):
-                if j == len(s) or not c.last:
-                    c.i = j if c.last else c.i
-                    yield from c.more()
-                    continue
-                c.i = len(s) if committed else c.i  # half a marker at the end of the text is markup too
-            break
-        at = j if bare else j + len(mark)
-        m = _TAG.match(s, at)
+        m = tag.match(s, j)
         if m is None:
-            half = len(s) - at < _LONG and _TAG_PART.fullmatch(s, at) is not None
-            if half and not c.last:
+            half = j - c.i < _MAX_GAP and len(s) - j < _LONG and begun.match(s, j) is not None
+            if half and (j == len(s) or not c.last):
+                c.i = j if c.last else c.i
                 yield from c.more()
                 continue
-            c.i = len(s) if half and committed and not bare else c.i
+            if half and committed and s[j] != "<":
+                c.i = len(s)  # half a marker at the end of the text is markup too
             break
         name, closing = m["name"], bool(m["close"])
         called = _CALLED.fullmatch(m["more"].rstrip()) if name == "invoke" and not closing else None
         if called is not None:
-            is_call = _is_call(s, m.end(), mark, last=c.last)
-            if is_call is None:
-                yield from c.more()
-                continue
-            if not is_call:
-                break
-            c.i = m.end()
-            return called[1]
+            k = WHITE_SPACE.match(s, m.end(), m.end() + _MAX_GAP).end()
+            if s.startswith((mark, "<"), k) or (c.last and k == len(s)):
+                c.i = m.end()
+                return called[1]
+            if c.last or not c.begins((mark,), k):
+                break  # a mention: other text follows
+            yield from c.more()
+            continue
         if name != block and not (closing and name == "invoke"):
             break
         c.i = m.end()
@@ -94,16 +88,6 @@ def _opening(c: Cursor, mark: str, block: str) -> Steps[str | None]:
     if not committed:
         raise NotACall
     return None
-
-
-def _is_call(s: str, k: int, mark: str, *, last: bool) -> bool | None:
-    """Whether a tag may follow a call's opening tag, which ends at `k`. Other text makes the tag a mention."""
-    j = WHITE_SPACE.match(s, k, k + _MAX_GAP).end()
-    if s.startswith((mark, "<"), j):
-        return True
-    if mark.startswith(s[j : j + len(mark)]):  # also where the text ends
-        return last and j == len(s) if last else None
-    return False
 
 
 class _Call:

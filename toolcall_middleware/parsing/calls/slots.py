@@ -46,8 +46,7 @@ def read_slots(c: Cursor, layout: Layout) -> Steps[None]:
         if call is None:
             return
         first = False
-        yield from call.read()
-        if call.closed_all:
+        if (yield from call.read()):
             return
 
 
@@ -127,11 +126,11 @@ def _joined(c: Cursor, layout: Layout, i: int) -> _Call | None:
 
 
 class _Call:
-    """One call, from its opening tag on. `closed_all`: its closing tag closed all calls."""
+    """One call, from its opening tag on."""
 
     __slots__ = (
-        "_parameters", "_places", "after", "args", "c", "closed_all", "declared", "empty", "first", "first_key", "half",
-        "in_value", "layout", "name", "repaired", "seen", "whole",
+        "_parameters", "_places", "after", "args", "c", "declared", "empty", "first", "first_key", "half",
+        "in_value", "layout", "name", "repaired", "seen",
     )  # fmt: skip
 
     def __init__(self, c: Cursor, layout: Layout, name: str, *, empty: bool = False, after: int = 0) -> None:
@@ -141,12 +140,11 @@ class _Call:
         properties = self._parameters.get("properties")
         self.declared: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
         self._places = Places(self._parameters)
-        self.args: CallArguments | None = None
+        self.args: CallArguments | None = None  # where the arguments are one JSON object
         self.first_key = ""
-        self.whole = False  # the arguments are one JSON object
         self.first = True
         self.half = False  # the text is over in the first slot's tag
-        self.in_value = self.repaired = self.closed_all = False
+        self.in_value = self.repaired = False
         self.seen: set[str] = set()
 
     @classmethod
@@ -212,17 +210,15 @@ class _Call:
             raise NotACall
         return self.begin()
 
-    def read(self) -> Steps[None]:
-        """Read the call after its opening tag."""
+    def read(self) -> Steps[bool]:
+        """Read the call after its opening tag. Returns whether its closing tag closed all calls."""
         try:
             if self.first_key:
                 yield from self._slot(self.first_key)
-            if self.empty:
-                self._end()
-            else:
-                yield from self._slots()
+            return self._end() if self.empty else (yield from self._slots())
         except TextOver:
             self._text_over()
+            return False
 
     def _text_over(self) -> None:
         """End the call with the text. It is cut if it ends in a value or the model was cut off, else closed."""
@@ -235,15 +231,18 @@ class _Call:
             sink.args(args.close())
         self._end(closed=self.layout.d.open_end)
 
-    def _end(self, close: str = "", *, closed: bool = True) -> None:
-        """End the call. close: the tag that ended it. closed: nothing is missing after its arguments."""
-        self.c.sink.args("" if self.whole else "{}" if self.first else "}")
-        self.closed_all = bool(close) and close == self.layout.close
+    def _end(self, close: str = "", *, closed: bool = True) -> bool:
+        """End the call. close: the tag that ended it. closed: nothing is missing after its arguments.
+
+        Returns whether the tag closed all calls.
+        """
+        self.c.sink.args("" if self.args else "{}" if self.first else "}")
         closing = (close,) if self.repaired else None  # else the arguments need no repair
         self.c.end(repaired=self.repaired or not closed, closing=closing)
+        return bool(close) and close == self.layout.close
 
-    def _slots(self) -> Steps[None]:
-        """Read slot after slot, up to the call's end."""
+    def _slots(self) -> Steps[bool]:
+        """Read slot after slot, up to the call's end. Returns whether its closing tag closed all calls."""
         c, layout = self.c, self.layout
         while True:
             s, i = c.s, c.behind_space()
@@ -252,9 +251,8 @@ class _Call:
                 yield from c.more()
                 continue
             if close := c.take(layout.call_closes, i):
-                self._end(close)
-                return
-            m = None if self.whole else layout.slot.match(s, i)
+                return self._end(close)
+            m = None if self.args else layout.slot.match(s, i)
             if m is not None:
                 c.i = m.end()
                 # A key that the value's tag ends, or one that closes a value.
@@ -263,17 +261,15 @@ class _Call:
                 continue
             if s.startswith(layout.after_call, i):
                 c.i = i
-                self._end(closed=False)
-                return
+                return self._end(closed=False)
             if c.take(layout.d.noise, i):
                 continue
             if (m := layout.odd(layout.call_close).match(s, i)) is not None:
                 c.i = m.end()
                 self.repaired = True
-                self._end(layout.call_close)
-                return
+                return self._end(layout.call_close)
             more = not c.last and len(s) - i < MAX_TAG
-            if s[i] == "<" and not (self.whole or layout.value_open):
+            if s[i] == "<" and not (self.args or layout.value_open):
                 m = _ELEMENT.match(s, i)
                 if m is not None and (layout.d.free or m["key"] in self.declared) and m["key"] not in self.seen:
                     c.i = m.end()
@@ -284,7 +280,7 @@ class _Call:
                 if more and m is None and _ELEMENT_BEGUN.match(s, i):
                     yield from c.more()
                     continue
-            if self.first and not self.whole and (yield from self._json(i)):
+            if self.first and not self.args and (yield from self._json(i)):
                 continue
             if more and (layout.may_go_on(s, i) or layout.half_close.match(s, i)):
                 yield from c.more()
@@ -310,7 +306,7 @@ class _Call:
         layout = self.layout
         closing = tuple(dict.fromkeys(filter(None, (layout.value_close, layout.call_close, layout.close))))
         args = self.args = CallArguments(c.s[c.i], closing, c.sink.arguments)
-        self.whole, self.first = True, False
+        self.first = False
         yield from c.copy(args)
         self.repaired = self.repaired or args.repaired
         return True
