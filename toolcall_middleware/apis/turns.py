@@ -5,9 +5,10 @@ The APIs have different names for parts and roles, but all of them group calls w
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,6 +97,12 @@ def read_turns(messages: Any) -> list[Turn]:
                 roles = "system, developer, user, assistant or tool"
                 raise refusal(f"{path}.role", f"A message's role must be {roles}.")
     return turns
+
+
+def grouped(said: Iterable[tuple[str, list[Message]]]) -> list[tuple[str, list[Message]]]:
+    """(role, parts) of each turn, where neighbours of one role are one turn and those without parts are none."""
+    groups = itertools.groupby((one for one in said if one[1]), lambda one: one[0])
+    return [(role, [part for _, parts in group for part in parts]) for role, group in groups]
 
 
 def _answered_id(result: Turn, known: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from ...errors import ToolCallError, refusal
 from ...wire import openai
-from ..turns import NO_RESULT, Call, Turn, data_url, read_turns
+from ..turns import NO_RESULT, Call, Turn, data_url, grouped, read_turns
 from ..upstream import TranslatedRequest
 from .schema import Allowance, parameters_of, response_schema_of
 
@@ -45,22 +45,17 @@ def contents_of(messages: Any, *, sign: bool) -> dict[str, Any]:
     sign: the first call of each turn gets a signature in any case. Raises ToolCallError.
     """
     system: list[Part] = []
-    contents: list[dict[str, Any]] = []
-    alone = False  # the last content holds results, which Google counts against the calls: nothing may be added to it
+    said: list[tuple[str, list[Part]]] = []
     for turn in read_turns(messages):
         if turn.role in {"system", "developer"}:
             system += _text_parts(turn)
-            continue
-        role, parts = ("user", _parts(turn)) if turn.role == "user" else ("model", _of_model(turn, sign=sign))
-        if contents and contents[-1]["role"] == role and not alone:
-            contents[-1]["parts"] += parts
-        elif parts:
-            contents.append({"role": role, "parts": parts})
-            alone = False
-        if turn.calls:
-            # In the order of the calls, by which they are matched.
-            contents.append({"role": "user", "parts": [{"functionResponse": _response(call)} for call in turn.calls]})
-            alone = True
+        elif turn.role == "user":
+            said.append(("user", _parts(turn)))
+        else:
+            said.append(("model", _of_model(turn, sign=sign)))
+            # In the order of the calls, by which they are matched. Google counts them, so they are a turn of their own.
+            said.append(("results", [{"functionResponse": _response(call)} for call in turn.calls]))
+    contents = [{"role": role.replace("results", "user"), "parts": parts} for role, parts in grouped(said)]
     if not contents:
         # Google refuses a request that holds only an instruction.
         system, contents = [], [{"role": "user", "parts": system}]

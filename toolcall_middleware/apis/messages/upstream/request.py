@@ -6,7 +6,6 @@ all calls of a turn come first in the next user turn; ids are unique and made of
 
 from __future__ import annotations
 
-import itertools
 import logging
 import re
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from ....json_schema.pointer import Scope, tokens_of
 from ....wire.json_input import Reader
 from ....wire.openai import encode
 from ...foreign_call_ids import CLAUDE, unique
-from ...turns import NO_RESULT, Call, Turn, data_url, read_turns
+from ...turns import NO_RESULT, Call, Turn, data_url, grouped, read_turns
 
 Block = dict[str, Any]
 
@@ -63,11 +62,7 @@ def convert(messages: Any) -> Conversation:
     if not any(blocks for _, blocks in said):
         # The API refuses a request that holds only an instruction.
         said, system = [("user", system)], []
-    # Neighbours of one role are one turn.
-    turns = [
-        (role, [block for _, blocks in group for block in blocks])
-        for role, group in itertools.groupby((one for one in said if one[1]), lambda one: one[0])
-    ]
+    turns = grouped(said)
     if not turns:
         raise refusal("messages", "The messages hold no text and no calls.")
     role, last = turns[-1]
