@@ -19,9 +19,8 @@ from ...wire import openai
 from ...wire.tool_words import CARRIERS, SPEAKS_OF_TOOLS
 from ..passage import Block, Passage, Taped
 from .client.request import MARK
-from .client.writer import PING, MessageWriter, event, usage_of
+from .client.writer import PING, REASONS, MessageWriter, event, usage_of
 
-_REASONS = {"length": "max_tokens", "content_filter": "refusal"}
 _log = logging.getLogger("toolcall_middleware")
 
 
@@ -102,12 +101,10 @@ class PassedWriter:
         self._out: list[bytes] = []
         # The upstream's block whose start was sent to the client. Once the answer is changed, no call is one.
         self._open: Block | None = None
-        self._blocks: list[Any] = []  # of the client's answer, up to the first change
         self._calls = 0
         self._reason = ""
         self._changed = False  # `plain` writes text and calls
         self._written = frozenset({"text", "tool_use"})  # the kinds of blocks that it writes
-        self._begun = False
         self._end_sent = False  # `message_delta` is sent
         self._ended = False
         self._taken = False  # a step was taken since events were last sent; without one they must wait
@@ -118,8 +115,7 @@ class PassedWriter:
 
     def begin(self) -> None:
         """Write the first events now. Those of the upstream are then left out."""
-        if not self._begun:
-            self._plain.begin()
+        self._plain.begin()
 
     def take(self, step: Step, /) -> None:
         if not self._passage.used:
@@ -183,7 +179,7 @@ class PassedWriter:
     def alive(self) -> None:
         if not self._passage.used:
             self._plain.alive()
-        elif (self._begun or self._plain.begun) and not self.over:
+        elif self._plain.begun and not self.over:
             self._out.append(PING)
 
     def leaving(self) -> bytes:
@@ -201,7 +197,7 @@ class PassedWriter:
         fields = openai.read_object(own) or {}
         given = openai.read_text(fields.get("stop_reason"))
         reason = self._stop_reason(given)
-        blocks = self._plain.content if self._changed else self._blocks
+        blocks = self._plain.content
         if reason == given and blocks == openai.read_objects(fields.get("content")):
             return own
         return openai.encode({**fields, "content": blocks, "stop_reason": reason})
@@ -232,8 +228,7 @@ class PassedWriter:
             if not passes:
                 return passes
             if item.kind == "content_block_start":
-                self._open, block.at = block, len(self._blocks)
-                self._blocks.append(block.spelled)
+                self._open, block.at = block, self._plain.place(block.spelled)
             elif item.kind == "content_block_stop":
                 self._open = None
             self._out.append(item.raw)
@@ -247,7 +242,7 @@ class PassedWriter:
         elif item.kind == "message_start":
             if not self._plain.begun:
                 self._out.append(item.raw)
-            self._begun = True
+            self._plain.begun = True
         else:
             self._out.append(item.raw)
         return True
@@ -340,14 +335,12 @@ class PassedWriter:
                 self._written -= {"text"}
         else:
             self._place_text()
-        self._plain.begun = self._plain.begun or self._begun
         block = self._open
-        call = None if block is None else block.call
-        if call is not None:
+        if block is not None and (call := block.call) is not None:
             self._open = None
+            self._plain.go_on(call)
         elif block is not None and block.kind == "text":
             self._stop_open()
-        self._plain.go_on(self._blocks, call)
 
     def _place_text(self) -> None:
         """Write the text next. That of a whole answer waits for the first block that is replaced, or for the end."""
@@ -437,7 +430,7 @@ class PassedWriter:
         """The client's `stop_reason`. own: the upstream's."""
         if isinstance(own, str) and own not in {"end_turn", "tool_use"}:
             return own
-        return _REASONS.get(self._reason) or ("tool_use" if self._calls else "end_turn")
+        return REASONS.get(self._reason) or ("tool_use" if self._calls else "end_turn")
 
 
 def _replaced(block: Block, written: Collection[str], said: Sequence[Any]) -> bool:

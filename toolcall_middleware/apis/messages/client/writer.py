@@ -40,7 +40,7 @@ PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _BYTES_A_TOKEN = 4
 _WHERE_OTHER = "arguments"
 """The field for arguments that are not an object. The model sees its text there when the call is sent back."""
-_REASONS = {"length": "max_tokens", "content_filter": "refusal", "model_length": "model_context_window_exceeded"}
+REASONS = {"length": "max_tokens", "content_filter": "refusal", "model_length": "model_context_window_exceeded"}
 """`model_length` is Mistral's word for a context that is full."""
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _encode = msgspec.json.encode
@@ -171,14 +171,12 @@ class MessageWriter(BlockWriter):
         self.content.append(block)
         return len(self.content) - 1
 
-    def go_on(self, content: list[Any], call: int | None) -> None:
-        """Write the rest of an answer, of which the client has these blocks. call: the index of a call that is open."""
-        self.content = content
-        if call is not None:
-            self.kind, self.call = Kind.CALL, call
-            content[-1] = {**content[-1]}
-            self._begin_deltas()
-            self._pairs, self._is_object = WholePairs(), True
+    def go_on(self, call: int) -> None:
+        """Write the rest of a call that another writer began. call: its index."""
+        self.kind, self.call = Kind.CALL, call
+        self.content[-1] = {**self.content[-1]}
+        self._begin_deltas()
+        self._pairs, self._is_object = WholePairs(), True
 
     def _head(self) -> dict[str, Any]:
         return {"id": self._id, "type": "message", "role": "assistant", "model": self.asked.model}
@@ -284,8 +282,8 @@ def stop_of(reason: str, *, calls: int, refused: bool, matched: Any, stops: Sequ
     calls: how many calls it has. refused: it holds a refusal. matched: what the backend says ended it; a string if
     it was a stop string (vLLM's `stop_reason`, SGLang's `matched_stop`).
     """
-    if reason in _REASONS:
-        return _REASONS[reason], None
+    if reason in REASONS:
+        return REASONS[reason], None
     if calls:
         return "tool_use", None
     if refused:
