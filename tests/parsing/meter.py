@@ -12,6 +12,7 @@ from typing import Any, SupportsIndex
 import pytest
 
 from toolcall_middleware import parsing
+from toolcall_middleware.parsing.patterns import half_of
 from toolcall_middleware.parsing.text import scanner
 from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 
@@ -44,6 +45,11 @@ class Meter:
             for name, value in vars(loaded).copy().items():
                 if isinstance(value, re.Pattern):
                     patch.setattr(loaded, name, CountedPattern(value, self))
+                elif value is half_of:
+                    patch.setattr(loaded, name, self._half_of)
+
+    def _half_of(self, whole: Any) -> Any:
+        return CountedPattern(half_of(re.compile(whole.pattern)), self)
 
     def watch_all(self, patch: pytest.MonkeyPatch) -> None:
         """Count what all readers and the patterns of their grammars go through."""
@@ -71,6 +77,7 @@ class CountedPattern:
     """A pattern whose matches and searches are counted."""
 
     def __init__(self, pattern: re.Pattern[str], meter: Meter) -> None:
+        self.pattern = pattern.pattern
         self._pattern = pattern
         self._meter = meter
 

@@ -22,16 +22,11 @@ TEXT = 'a <c>f| {"x": [1, "é"]} </c> b'
 
 def named(cursor: Cursor) -> Steps[None]:
     """`<c>name|{…}</c>`, of a name of at most eight characters."""
-    cursor.start((yield from cursor.upto("|", 8)))
-    while (k := cursor.behind_space()) == len(cursor.s):
-        yield from cursor.more()
-    cursor.i = k
-    yield from cursor.copy(CallArguments(cursor.s[k]))
-    cursor.end()
-    while not cursor.take(("</c>",), cursor.behind_space()):
-        if cursor.last or not cursor.begins(("</c>",), cursor.behind_space()):
-            return
-        yield from cursor.more()
+    end = yield from cursor.ask(lambda: cursor.upto("|", 8, cursor.i))
+    cursor.start(cursor.s[cursor.i : end - 1])
+    cursor.i = end
+    yield from cursor.call(CallArguments((yield from cursor.char())))
+    yield from cursor.closer(("</c>",))
 
 
 def fresh() -> Scanner:
@@ -129,9 +124,9 @@ def test_a_marker_begins_only_where_the_text_ends_in_it() -> None:
 
 def test_the_nearest_marker_is_looked_for_within_the_limit() -> None:
     cursor = at("..b.a", 1)
-    assert cursor.nearest(("a", "b")) == 2
-    assert cursor.nearest(("a",)) == 4
-    assert cursor.nearest(("a",), 3) == -1
+    assert cursor.nearest(("a", "b"), 1) == 2
+    assert cursor.nearest(("a",), 1) == 4
+    assert cursor.nearest(("a",), 1, 4) == -1
 
 
 def test_a_reader_is_freed_without_the_collector() -> None:

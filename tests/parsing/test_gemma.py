@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcall_middleware.parsing.calls.literal_calls import GemmaSyntax, read_gemma
+from toolcall_middleware.parsing.calls.literal_calls import read_gemma
+from toolcall_middleware.parsing.values.literal_reader import Notation
 
 from .bodies import Reader, hostile, opener, started
 from .streams import calls_in
@@ -27,10 +28,15 @@ TOOLS: dict[str, dict[str, Any]] = {
     },
     "g": {},
 }
-SYNTAX = GemmaSyntax("<tool_call|>", Q, inner='"')
-CALLS = Reader([opener("<|tool_call>", lambda c: read_gemma(c, SYNTAX))], TOOLS)
-_ESCAPED = GemmaSyntax("<end_function_call>", "<escape>")
-ESCAPED = Reader([opener("<start_function_call>", lambda c: read_gemma(c, _ESCAPED))], TOOLS)
+
+
+def reader(marker: str, close: str, mark: str, inner: str = "") -> Reader:
+    notation = Notation(quotes=(mark, '"', "'"), verbatim=frozenset({mark}), inner=inner, ends=(close,))
+    return Reader([opener(marker, lambda c: read_gemma(c, notation))], TOOLS)
+
+
+CALLS = reader("<|tool_call>", "<tool_call|>", Q, '"')
+ESCAPED = reader("<start_function_call>", "<end_function_call>", "<escape>")
 
 
 def call(arguments: str) -> str:

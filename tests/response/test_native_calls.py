@@ -202,6 +202,13 @@ def test_garbage_is_no_call() -> None:
     assert native.finish() == []
 
 
+@pytest.mark.parametrize("text", ["<x y", "]{}", '[[<"a"]', "[1, <"])
+def test_arguments_that_cannot_be_read_are_text_in_pieces_too(text: str) -> None:
+    whole, pieces = ([delta(text, "f", index=0)],), [[delta("", "f", index=0)], *([delta(c, index=0)] for c in text)]
+    for got in (events(*whole), events(*pieces)):
+        assert [type(event).__name__ for event in got] == ["UnknownCall", "Text"]
+
+
 def test_nothing_leaves_behind_a_call_that_was_cut_off() -> None:
     deltas = ([delta('{"x"', "f", index=0)], [delta("{}", "get", index=1)])
     kinds = [type(event).__name__ for event in events(*deltas, cut=True)]

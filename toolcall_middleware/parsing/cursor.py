@@ -1,20 +1,20 @@
 """The frame of the readers of calls: a place in a text that arrives in pieces, and the driver of a reader.
 
-A reader is a generator (`Steps`) that goes straight through its syntax and moves a `Cursor`:
+A reader is a generator (`Steps`) that goes straight through its syntax and moves a `Cursor`. All have five steps:
 
-    def _calls(c: Cursor) -> Steps[None]:
-        name = yield from c.upto("|", 64)
-        c.start(name)
-        while (k := c.behind_space()) == len(c.s):
-            yield from c.more()
-        c.i = k
-        yield from c.copy(CallArguments(c.s[k]))
-        c.end()
+    def read_calls(c: Cursor) -> Steps[None]:
+        while (yield from c.ask(_opens, c)):                # open: a marker, a bracket, a comma
+            c.named = (yield from c.ask(_name, c)), None    # name: held until the arguments show that this is a call
+            first = yield from c.char()
+            yield from c.call(CallArguments(first))         # arguments: emitted as JSON, then the call ends
+            yield from c.closer(("</call>",))               # close: comments, stray brackets and the marker
 
-It yields only in `more`, which waits for text. Two exceptions end it. `NotACall`: what was read since the
-opening marker, or since the last call, is text. `TextOver`: the text is over. It is raised where the reader waits; a
-reader that knows better than the driver how its call ends catches it. Else the driver closes the open call, or cuts it
-where the model was cut off.
+The fifth is the end of the text: `TextOver` is raised where the reader waits, and the driver (`CursorReader`) closes
+the call that is named or open, or cuts it where the model was cut off. A reader that knows better catches it.
+`NotACall`: what was read since the opening marker, or since the last call, is text.
+
+A reader yields only in `more`, which waits for text. A question about the text (`_opens`, `_name`) is a plain function
+that raises `Undecided` where more text may change its answer (`wait`); `ask` asks it again then.
 
 White space before a tag stays unread until the tag is decided on (`k = c.behind_space()`, then `c.i = …`): of a call
 that is refused it is text. A test for "this follows" needs one for "this may follow", closing tags too. Each one
@@ -25,50 +25,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Sequence
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import ParamSpec, Protocol, TypeVar
 
-from .events import CallArgs, CallEnd, CallStart, Event
-from .patterns import WHITE_SPACE, anywhere, half, half_at
+from .events import CallArgs, CallEnd, CallStart
+from .patterns import WHITE_SPACE, anywhere, half, half_at, half_of
 from .sink import Flow, Mode, Sink
 
 MAX_GAP = 256  # characters of white space and stray text that are looked through
 MAX_HELD = 1 << 16
 """Characters of a line that is held until the text ends: a longer one is text."""
 
+MAX_EARLY = 1 << 20
+"""Characters of the arguments that are held until a call's name is known: what has more is text."""
+
 _STRAY = "}]` \t\r\n"
 
 
-def _after_comments(s: str, i: int, markers: tuple[str, ...], *, last: bool) -> int | None:
-    """The index of the first of `markers` after the comments at `s[i]`, or in the last of them.
-
-    -1 where none is there, None where more must be seen. Stray closing brackets and a fence's end are passed over.
-    """
-    k, limit = i, i + MAX_GAP
-    while True:
-        while k < min(len(s), limit) and s[k] in _STRAY:
-            k += 1
-        if s.startswith(markers, k):
-            return k
-        if s.startswith(("//", "#"), k):
-            end = s.find("\n", k, limit)
-        elif s.startswith("/*", k):
-            end = s.find("*/", k + 2, limit)
-            end += 2 * (end >= 0)
-        else:
-            break
-        stop = end if end >= 0 else limit
-        found = min([j for marker in markers if (j := s.find(marker, k, stop)) >= 0], default=-1)
-        if found >= 0:
-            return found if "{" not in s[k:found] else -1  # another call is there
-        if end < 0:
-            return None if not last and len(s) < limit else -1
-        k = end
-    rest = s[k:limit]
-    more = rest in {"", "/"} or half(markers).match(s, k)
-    return None if more and not last and len(s) < limit else -1
-
-
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 Steps = Generator[None, None, _T]
 """The generator of a part of a syntax: it yields where it waits, and returns what it has found."""
 Make = Callable[["Cursor"], Steps[None]]
@@ -94,14 +69,13 @@ class TextOver(Exception):
 
 
 class Undecided(Exception):
-    """A question about the text needs more of it. The asker waits and asks again."""
+    """A question about the text needs more of it: see `Cursor.ask`."""
 
 
 class CopiedArguments(Protocol):
     """Reads a call's arguments and emits them as JSON: `CallArguments`, `LiteralReader`."""
 
     done: bool
-    stuck: bool
     cut: bool
     repaired: bool
 
@@ -112,33 +86,38 @@ class CopiedArguments(Protocol):
     def release(self) -> str: ...
 
 
+@dataclass(slots=True, eq=False)
 class Cursor:
     """A place in a text that arrives in pieces, and the call that is open there.
 
     After each yield `s` is another text, which begins at what was `i`: other indices into `s` are void.
     """
 
-    __slots__ = ("_ends", "_mark", "_open", "arguments", "at_start", "cut", "i", "last", "opening", "over", "s", "sink")
-
-    def __init__(self, sink: Sink, opening: str = "", *, at_start: bool = False) -> None:
-        self.sink = sink
-        self.opening = opening
-        """The text that opened the markup."""
-        self.at_start = at_start
-        """Whether the markup begins the answer."""
-        self.s = ""
-        self.i = 0
-        """The text before it is read."""
-        self.last = self._ends = False
-        """Whether `s` holds all remaining text, so that every open decision must be made now."""
-        self.over = False
-        """Whether the reader is being finished: `more` raises TextOver."""
-        self.cut = False
-        """Whether the model was cut off. Known when `last` is."""
-        self.arguments: CopiedArguments | None = None
-        """The reader of the open call's arguments."""
-        self._open = False
-        self._mark = 0
+    sink: Sink
+    opening: str = ""
+    """The text that opened the markup."""
+    at_start: bool = False
+    """Whether the markup begins the answer."""
+    s: str = ""
+    i: int = 0
+    """The text before it is read."""
+    last: bool = False
+    """Whether `s` holds all remaining text, so that every open decision must be made now."""
+    over: bool = False
+    """Whether the reader is being finished: `more` raises TextOver."""
+    cut: bool = False
+    """Whether the model was cut off. Known when `last` is."""
+    named: tuple[str, str | None] | None = None
+    """The name and id of a call that has not started: it starts when its arguments begin as an object."""
+    early: list[str] = field(default_factory=list)
+    """The JSON of the arguments of a call that has not started."""
+    is_open: bool = False
+    """Whether a call has started and not ended."""
+    arguments: CopiedArguments | None = None
+    """The reader of the call's arguments."""
+    _early: int = 0  # characters of `early`
+    _ends: bool = False  # no text follows `s`
+    _mark: int = 0  # the text before it was `taken`
 
     def at(self, s: str, i: int, *, last: bool, cut: bool) -> None:
         """Go to `s[i]`. last: no text follows `s`."""
@@ -157,6 +136,29 @@ class Cursor:
         i = self.i
         m = WHITE_SPACE.match(self.s, i) if limit is None else WHITE_SPACE.match(self.s, i, i + limit)
         return m.end()
+
+    def take(self, markers: tuple[str, ...], k: int) -> str:
+        """Go past the first of `markers` that is at `k`, and return it; empty where none is."""
+        for marker in markers:
+            if self.s.startswith(marker, k):
+                self.i = k + len(marker)
+                return marker
+        return ""
+
+    def begins(self, markers: tuple[str, ...], k: int) -> bool:
+        """Whether the text ends in the middle of one of `markers`, which begins at `k`."""
+        return bool(markers) and (k == len(self.s) or half(markers).match(self.s, k) is not None)
+
+    def upto_half(self, markers: tuple[str, ...]) -> str:
+        """Take the text up to where one of `markers` may begin; all of it where no more text follows."""
+        s, i = self.s, self.i
+        self.i = len(s) if self.last else half_at(s, markers, i)
+        return s[i : self.i]
+
+    def nearest(self, markers: tuple[str, ...], begin: int, end: int | None = None) -> int:
+        """Where the first of `markers` begins in `s[begin:end]`; -1 where none does."""
+        s = self.s
+        return min([k for marker in markers if (k := s.find(marker, begin, end)) >= 0], default=-1)
 
     def more(self) -> Steps[None]:
         """Wait for more text. Raises TextOver where the text is over."""
@@ -178,30 +180,81 @@ class Cursor:
                 return self.s[self.i]
             yield from self.more()
 
-    def ahead(self, limit: int = MAX_GAP, *, needed: bool = False) -> Steps[int]:
+    def ask(self, question: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Steps[_T]:
+        """The answer of `question`, which is asked again with more text while it raises Undecided."""
+        while True:
+            try:
+                return question(*args, **kwargs)
+            except Undecided:
+                yield from self.more()
+
+    def wait(self, begun: object) -> None:
+        """Raise Undecided where something has `begun` that more text can complete."""
+        if begun and not self.last:
+            raise Undecided
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    def ahead(self, limit: int = MAX_GAP, *, needed: bool = False) -> int:
         """Where the next character is that is not white space; -1 where none is within `limit` characters.
 
         needed: the text cannot end here.
         """
+        k = self.behind_space(limit + 1)
+        if k - self.i > limit or (k == len(self.s) and self.last and not needed):
+            return -1
+        if k == len(self.s):
+            raise Undecided
+        return k
+
+    def found(self, pattern: re.Pattern[str], k: int) -> re.Match[str] | None:
+        """The match of `pattern` at `k`, if one is there."""
+        m = pattern.match(self.s, k)
+        self.wait(m is None and half_of(pattern).match(self.s, k))
+        return m
+
+    def near(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """The first match of `pattern`, if one follows soon."""
+        m = pattern.search(self.s, self.i, self.i + MAX_GAP)
+        self.wait(m is None and len(self.s) < self.i + MAX_GAP)
+        return m
+
+    def upto(self, marker: str, most: int, i: int) -> int:
+        """The index after `marker`. Raises NotACall where it is not within `most` characters from `i` on."""
+        k = self.s.find(marker, i, i + most)
+        if k < 0:
+            self.wait(len(self.s) - i < most)
+            raise NotACall
+        return k + len(marker)
+
+    def comments(self, k: int, markers: tuple[str, ...]) -> int:
+        """The index of the first of `markers` after the comments at `s[k]`, or in the last of them; else -1.
+
+        Stray closing brackets and a fence's end are passed over.
+        """
+        s, limit = self.s, k + MAX_GAP
         while True:
-            k = self.behind_space(limit + 1)
-            if k - self.i > limit or (k == len(self.s) and self.last and not needed):
-                return -1
-            if k < len(self.s):
+            while k < min(len(s), limit) and s[k] in _STRAY:
+                k += 1
+            if s.startswith(markers, k):
                 return k
-            yield from self.more()
+            if s.startswith(("//", "#"), k):
+                end = s.find("\n", k, limit)
+            elif s.startswith("/*", k):
+                end = s.find("*/", k + 2, limit)
+                end += 2 * (end >= 0)
+            else:
+                self.wait(len(s) < limit and (s[k:] in {"", "/"} or half(markers).match(s, k)))
+                return -1
+            found = self.nearest(markers, k, end if end >= 0 else limit)
+            if found >= 0:
+                return found if "{" not in s[k:found] else -1  # another call is there
+            if end < 0:
+                self.wait(len(s) < limit)
+                return -1
+            k = end
 
-    def take(self, markers: tuple[str, ...], k: int) -> str:
-        """Go past the first of `markers` that is at `k`, and return it; empty where none is."""
-        for marker in markers:
-            if self.s.startswith(marker, k):
-                self.i = k + len(marker)
-                return marker
-        return ""
-
-    def begins(self, markers: tuple[str, ...], k: int) -> bool:
-        """Whether the text ends in the middle of one of `markers`, which begins at `k`."""
-        return bool(markers) and (k == len(self.s) or half(markers).match(self.s, k) is not None)
+    # -- waits ---------------------------------------------------------------------------------------------------------
 
     def decided(self, markers: tuple[str, ...], limit: int | None = MAX_GAP) -> Steps[int]:
         """The index after the white space, once the text there is no longer the beginning of one of `markers`."""
@@ -215,52 +268,17 @@ class Cursor:
         """Go past the first of `markers` that follows white space, and return it; empty where none does."""
         return self.take(markers, (yield from self.decided(markers, limit)))
 
-    def match(self, whole: re.Pattern[str], part: re.Pattern[str], limit: int = 0) -> Steps[re.Match[str] | None]:
-        """The match of `whole` after at most `limit` characters of white space. `part` matches what may become one."""
-        while True:
-            k = self.behind_space(limit)
-            m = whole.match(self.s, k)
-            if m is not None or self.last or not part.match(self.s, k):
-                return m
-            yield from self.more()
-
-    def upto_half(self, markers: tuple[str, ...]) -> str:
-        """Take the text up to where one of `markers` may begin; all of it where no more text follows."""
-        s, i = self.s, self.i
-        self.i = len(s) if self.last else half_at(s, markers, i)
-        return s[i : self.i]
-
-    def nearest(self, markers: tuple[str, ...], limit: int | None = None) -> int:
-        """Where the first of `markers` begins, within `limit` characters; -1 where none does."""
-        s, i = self.s, self.i
-        end = None if limit is None else i + limit
-        return min([k for marker in markers if (k := s.find(marker, i, end)) >= 0], default=-1)
+    def match(self, pattern: re.Pattern[str], limit: int = 0) -> Steps[re.Match[str] | None]:
+        """The match of `pattern` after at most `limit` characters of white space, if one is there."""
+        return self.ask(lambda: self.found(pattern, self.behind_space(limit)))
 
     def through(self, markers: tuple[str, ...], say: Callable[[str], object]) -> Steps[None]:
         """Pass the text before the first of `markers` to `say`, as it arrives."""
-        while (k := self.nearest(markers)) < 0:
+        while (k := self.nearest(markers, self.i)) < 0:
             say(self.upto_half(markers))
             yield from self.more()
         say(self.s[self.i : k])
         self.i = k
-
-    def upto(self, marker: str, most: int) -> Steps[str]:
-        """Go past `marker` and return the text before it. Raises NotACall where it is not within `most` characters."""
-        while (k := self.s.find(marker, self.i, self.i + most)) < 0:
-            if self.last or len(self.s) - self.i >= most:
-                raise NotACall
-            yield from self.more()
-        text = self.s[self.i : k]
-        self.i = k + len(marker)
-        return text
-
-    def near(self, pattern: re.Pattern[str]) -> Steps[re.Match[str] | None]:
-        """The first match of `pattern`, if one follows soon."""
-        while (m := pattern.search(self.s, self.i, self.i + MAX_GAP)) is None:
-            if self.last or len(self.s) >= self.i + MAX_GAP:
-                return None
-            yield from self.more()
-        return m
 
     def closer(self, markers: tuple[str, ...], around: tuple[str, ...] = (), stray: str = _STRAY) -> Steps[str]:
         """Go past the first of `markers` that follows a call, and return it; empty where none does.
@@ -268,22 +286,22 @@ class Cursor:
         Before it may be stray closing brackets, a fence's end (`stray`) and comments. Without it, they may be before
         one of `around`, which is not read. Half a marker at the end of the text is markup too.
         """
+        return self.ask(self._closer, markers, around, stray)
+
+    def _closer(self, markers: tuple[str, ...], around: tuple[str, ...], stray: str) -> str:
         every = (*markers, *around)
-        while True:
-            s, k = self.s, self.i
-            limit = min(len(s), k + MAX_GAP)
-            while k < limit and s[k] in stray and not s.startswith(markers, k):
-                k += 1
-            after = _after_comments(s, k, every, last=self.last) if s[k : k + 1] in ("/", "#") else k
-            if after is not None:
-                k = max(k, after)
-                if marker := self.take(markers, k):
-                    return marker
-                begun = k < self.i + MAX_GAP and self.begins(every, k)
-                if not begun or self.last:
-                    self.i = len(s) if begun else k if s.startswith(around, k) else self.i
-                    return ""
-            yield from self.more()
+        s, k = self.s, self.i
+        limit = min(len(s), k + MAX_GAP)
+        while k < limit and s[k] in stray and not s.startswith(markers, k):
+            k += 1
+        if s.startswith(("/", "#"), k):
+            k = max(k, self.comments(k, every))
+        if marker := self.take(markers, k):
+            return marker
+        begun = k < self.i + MAX_GAP and self.begins(every, k)
+        self.wait(begun)
+        self.i = len(s) if begun else k if s.startswith(around, k) else self.i
+        return ""
 
     # -- the call that is open -----------------------------------------------------------------------------------------
 
@@ -293,49 +311,46 @@ class Cursor:
         return raw
 
     def start(self, name: str, call_id: str | None = None) -> None:
-        """A call's name is complete."""
-        self._open = True
+        """A call starts. Raises Unreadable where arguments of it were read that are no object, unless it takes any."""
+        early = "".join(self.early)
+        if early and not early.startswith("{") and not self.sink.takes_any(name):
+            raise Unreadable(name)
+        self.early, self.named, self.is_open = [], None, True
         self.sink.consumed(self.taken())
         self.sink.start(name, call_id)
+        self.sink.args(early)
+        self._early = 0
         self._decide()
 
-    def call(self, name: str, call_id: str | None, arguments: CopiedArguments, text: str = "") -> Steps[None]:
-        """Read a call from its arguments on, of which `text` was read. The name is held until they begin as an object.
+    def say(self, text: str) -> None:
+        """Emit a piece of the arguments. A call with a name starts with the first piece; without, the piece is held."""
+        if self.is_open:
+            self.sink.args(text)
+        elif text:
+            self.early.append(text)
+            self._early += len(text)
+            if self.named is not None:
+                self.start(*self.named)
+            elif self._early > MAX_EARLY:
+                raise NotACall
 
-        Raises NotACall where they are something else, unless the tool takes any.
-        """
-        if not self.sink.takes_any(name):
-            try:
-                while not (text or arguments.done):
-                    self.i, text = arguments.feed(self.s, self.i, last=self.last)
-                    if arguments.stuck:
-                        text += arguments.close()
-                    if not (text or arguments.done):
-                        yield from self.more()
-            except TextOver:
-                text = arguments.release() if self.cut else arguments.close()
-            if text and not text.startswith("{"):
-                raise Unreadable(name)
-        self.start(name, call_id)
-        self.arguments = arguments
-        self.sink.args(text)
-        if not arguments.done:
-            yield from self.copy(arguments)
+    def call(self, arguments: CopiedArguments) -> Steps[None]:
+        """Read the call that is named, from its arguments on. Raises Unreadable where they are no object."""
+        if self.named is not None and self.sink.takes_any(self.named[0]):
+            self.start(*self.named)
+        yield from self.copy(arguments)
         self.end()
 
     def copy(self, arguments: CopiedArguments) -> Steps[None]:
-        """Read the open call's arguments, up to their end or to where they break off."""
+        """Read a call's arguments, up to their end or to where they break off."""
         self.arguments = arguments
-        sink = self.sink
         while True:
             self.i, text = arguments.feed(self.s, self.i, last=self.last)
-            sink.args(text)
-            if arguments.stuck:
-                sink.args(arguments.close())
+            self.say(text)
             if arguments.done:
                 return
-            if self.i == len(self.s) and arguments.within is not None:
-                sink.flows(arguments.within)
+            if self.i == len(self.s) and self.is_open and arguments.within is not None:
+                self.sink.flows(arguments.within)
             yield from self.more()
 
     def end(
@@ -351,7 +366,7 @@ class Cursor:
         closing: see `WrittenArguments.take`.
         """
         arguments, self.arguments = self.arguments, None
-        self._open = False
+        self.is_open = False
         self.sink.args(text)
         complete = complete and not (arguments is not None and arguments.cut)
         repaired = repaired or (complete and arguments is not None and arguments.repaired)
@@ -366,14 +381,18 @@ class Cursor:
         self.sink.skip(self.taken())
 
     def text_over(self) -> None:
-        """End the open call, if one is: it is closed, or cut where the model was cut off within it."""
-        if not self._open:
+        """End the call that is named or open, if one is: it is closed, or cut where the model was cut off within it."""
+        if self.named is None and not self.is_open:
             return
         arguments = self.arguments
-        if self.cut and (arguments is None or not arguments.done):
-            self.end("" if arguments is None else arguments.release(), complete=False)
-        else:
-            self.end("{}" if arguments is None else arguments.close())
+        whole = not self.cut or (arguments is not None and arguments.done)
+        if arguments is not None:
+            self.say(arguments.close() if whole else arguments.release())
+        elif whole:
+            self.say("{}")
+        if self.named is not None:
+            self.start(*self.named)
+        self.end(complete=whole)
 
 
 class CursorReader:
@@ -411,12 +430,13 @@ class CursorReader:
     def _resume(self) -> None:
         cursor = self._cursor
         try:
-            for _ in self._steps:
-                break
-            else:
-                self.done = True
-        except TextOver:
-            cursor.text_over()
+            try:
+                for _ in self._steps:
+                    break
+                else:
+                    self.done = True
+            except TextOver:
+                cursor.text_over()
         except NotACall as error:
             self.failed = True
             if isinstance(error, Unreadable):
@@ -427,21 +447,18 @@ class CursorReader:
 # -- readers around those of calls ------------------------------------------------------------------------------------
 
 
-def read_fork(c: Cursor, branches: Sequence[Branch], undecided: re.Pattern[str]) -> Steps[None]:
-    """Read by the branch that matches the first characters after the marker (white space aside).
+def read_fork(c: Cursor, branches: Sequence[Branch]) -> Steps[None]:
+    """Read by the branch that matches the first characters after the marker (white space aside)."""
 
-    `undecided` matches text that ends before the branch is decided.
-    """
-    while True:
+    def fitting() -> Make | None:
         j = c.behind_space(MAX_GAP)
-        if c.last or len(c.s) - c.i > MAX_GAP or not undecided.fullmatch(c.s, j):
-            break
-        yield from c.more()
-    for pattern, make in branches:
-        if pattern.match(c.s, j):
-            yield from make(c)
-            return
-    raise NotACall
+        c.wait(len(c.s) - c.i <= MAX_GAP and any(half_of(pattern).match(c.s, j) for pattern, _ in branches))
+        return next((make for pattern, make in branches if pattern.match(c.s, j)), None)
+
+    make = yield from c.ask(fitting)
+    if make is None:
+        raise NotACall
+    yield from make(c)
 
 
 def read_nothing(c: Cursor) -> Steps[None]:
@@ -464,7 +481,7 @@ def read_thought(c: Cursor, close: str, before: str = "") -> Steps[None]:
     c.take((close,), c.i)
 
 
-def read_last_line(cursor: Cursor, make: Make, ends: tuple[str, ...]) -> Steps[None]:
+def read_last_line(c: Cursor, make: Make, ends: tuple[str, ...]) -> Steps[None]:
     """Read calls without a marker after other text, by the reader of `make`, which reports to a sink of its own.
 
     They count only where nothing else is on their lines, nor after them up to the end of the answer. Nothing of them is
@@ -473,49 +490,39 @@ def read_last_line(cursor: Cursor, make: Make, ends: tuple[str, ...]) -> Steps[N
     ends: what may follow them besides white space, because it ends the call or the turn.
     """
     refused: list[str] = []  # the text of calls that are not for the client
-    inner = Sink(cursor.sink.offered, cursor.sink.schema, refused.append)
+    inner = Sink(c.sink.offered, c.sink.schema, refused.append)
     place = Cursor(inner)
-    body = CursorReader(place, make(place))
+    body = CursorReader(place, _alone(place, make, ends))
     read = 0
     while not body.done:
-        before = cursor.i
-        cursor.i = body.step(cursor.s, before, last=cursor.last)
+        before = c.i
+        c.i = body.step(c.s, before, last=c.last)
         inner.flow = None
-        read += cursor.i - before
-        if body.failed or refused or read > MAX_HELD or (cursor.last and not body.done):
+        read += c.i - before
+        if body.failed or refused or read > MAX_HELD or (c.last and not body.done):
             raise NotACall
         if not body.done:
-            yield from cursor.more()
-    if not (yield from _nothing_behind(cursor, ends)) or not all(map(_is_clean, inner.events)):
-        raise NotACall
+            yield from c.more()
     for event in inner.events:
         match event:
             case CallStart(name, call_id):
-                cursor.start(name, call_id)
+                c.start(name, call_id)
             case CallArgs(text):
-                cursor.sink.args(text)
+                c.say(text)
             case CallEnd():
-                cursor.sink.coerced = event.coerced
-                cursor.end(complete=event.complete, repaired=event.repaired)
+                c.sink.coerced = event.coerced
+                c.end()
 
 
-def _nothing_behind(cursor: Cursor, ends: tuple[str, ...]) -> Steps[bool]:
-    """Whether the text ends here, white space and `ends` aside."""
+def _alone(c: Cursor, make: Make, ends: tuple[str, ...]) -> Steps[None]:
+    """Read calls, none of which is cut or repaired: text that is not JSON is data, or code. `ends` may follow them."""
+    yield from make(c)
     behind = anywhere("(?:[ \t\r\n]|" + "|".join(map(re.escape, ends)) + ")*")
-    read = 0
-    while True:
-        begin = cursor.i
-        cursor.i = behind.match(cursor.s, begin).end()
-        read += cursor.i - begin
-        if cursor.i < len(cursor.s) and (cursor.last or not cursor.begins(ends, cursor.i)):
-            return False
-        if cursor.last:
-            return True
-        if read > MAX_HELD:
-            return False
-        yield from cursor.more()
-
-
-def _is_clean(event: Event) -> bool:
-    """Whether this is not the end of a cut or repaired call: text that is not JSON is data, or code."""
-    return not isinstance(event, CallEnd) or (event.complete and not event.repaired)
+    while not c.last or c.i < len(c.s):
+        c.i = behind.match(c.s, c.i).end()
+        if c.i < len(c.s) and (c.last or not c.begins(ends, c.i)):
+            raise NotACall
+        if not c.last:
+            yield from c.more()
+    if any(isinstance(event, CallEnd) and (event.repaired or not event.complete) for event in c.sink.events):
+        raise NotACall

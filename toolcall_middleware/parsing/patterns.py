@@ -126,6 +126,7 @@ def begun(pattern: str) -> str:
     return _TOKEN.sub(lambda m: m["times"] or m[0], _optional(_begun(pattern))) or "(?:)"
 
 
+@functools.lru_cache(maxsize=1024)
 def half_of(pattern: re.Pattern[str]) -> re.Pattern[str]:
     """A pattern for what is no match of `pattern` and may become one with more text; for the empty text, too."""
     return re.compile(rf"{begun(pattern.pattern)}\Z")

@@ -180,6 +180,7 @@ class Mode(enum.Enum):
 _HOLD, _CALL, _TEXT, _DROP, _REFUSED = Mode
 
 
+@dataclass(slots=True, eq=False)
 class WrittenArguments:
     """What a model wrote for a call's arguments, where that is kept for clients that repair arguments themselves.
 
@@ -188,11 +189,8 @@ class WrittenArguments:
     Python, `{x:1` of Gemma), elements (`<parameter=x>1`), or a message's text. No reader gathers that: the sink does.
     """
 
-    __slots__ = ("_behind_name", "value")
-
-    def __init__(self) -> None:
-        self.value: list[str] = []
-        self._behind_name: list[str] = []
+    value: list[str] = field(default_factory=list)
+    _behind_name: list[str] = field(default_factory=list)
 
     def forget(self) -> None:
         """Drop the text gathered so far: it was not part of a call."""
@@ -219,93 +217,57 @@ class WrittenArguments:
         return text
 
 
+@dataclass(slots=True, eq=False)
 class Sink:
     """Collects the events of one parser.
 
     The cursor accounts for the raw text up to a start or an end before it reports it: the two never mix.
     """
 
-    __slots__ = (
-        "_ended",
-        "_ended_at",
-        "_kept",
-        "_meant",
-        "_options",
-        "_refused",
-        "_unknown",
-        "_unknown_name",
-        "arguments",
-        "call_began",
-        "calls",
-        "coerced",
-        "committed",
-        "emit_text",
-        "events",
-        "flow",
-        "held",
-        "in_messages",
-        "in_reasoning",
-        "keep_raw",
-        "learned",
-        "mode",
-        "offered",
-        "opening",
-        "says_more",
-        "schema",
-        "stopped_at",
-        "written",
-    )  # fmt: skip
+    offered: Callable[[str], bool]  # whether the request offers this name
+    schema: Callable[[str], Mapping[str, Any] | None]  # a tool's `parameters` by its name
+    emit_text: Callable[[str], None]
+    options: ReaderOptions = DEFAULTS
+    meant: Callable[[str], str] = str  # the offered name for one that is another spelling of it
+    call_began: Callable[[], str] = str  # takes the white space before a call that is emitted
+    arguments: WrittenArguments | None = field(init=False)  # those of the open call, where they are kept
+    keep_raw: bool = field(init=False)
+    events: list[Event] = field(default_factory=list)
+    mode: Mode = _HOLD
+    held: list[str] = field(default_factory=list)
+    opening: int = 0  # characters of `held` that opened the body
+    calls: int = 0  # calls started in this answer
+    committed: bool = False  # whether the body at hand has decided that there is a call
+    says_more: bool = False  # after this markup the text of a message begins, which is parsed as any other text
+    in_messages: bool = False  # the answer consists of messages with headers (harmony)
+    flow: Flow | None = None  # takes the next text: see `flows`
+    written: str | None = None  # the name of the call at hand as the model wrote it, if it was another
+    in_reasoning: bool = False
+    learned: tuple[str, ...] = ()  # spellings of the model's own that a family has met in this answer
+    stopped_at: str | None = None  # the marker of another role's turn, after a call
+    coerced: bool = False  # a value of the open call was given the type that the schema asks for
+    _unknown_name: str = ""  # the name of the call at hand, which is not offered
+    _refused: bool = False  # the last call of this body was emitted as text
+    _kept: Gathered = field(default_factory=Gathered)
+    # Where raw text is kept, a call's end is held back until its closing marker, which follows the arguments, has been
+    # read.
+    _ended: CallEnd | str | None = None  # without its raw text; or the name that is not offered
+    _ended_at: int = 0  # where it belongs in `events`
 
-    def __init__(
-        self,
-        offered: Callable[[str], bool],
-        schema: Callable[[str], Mapping[str, Any] | None],
-        emit_text: Callable[[str], None],
-        options: ReaderOptions = DEFAULTS,
-        meant: Callable[[str], str] | None = None,
-    ) -> None:
-        self._options = options
-        # The text of the open call's arguments, where that is kept.
-        self.arguments = WrittenArguments() if options.keep_arguments else None
-        self.events: list[Event] = []
-        self.mode = _HOLD
-        self.held: list[str] = []
-        self.opening = 0  # characters of `held` that opened the body
-        self.calls = 0  # calls started in this answer
-        self.committed = False  # whether the body at hand has decided that there is a call
-        self.says_more = False  # after this markup the text of a message begins, which is parsed as any other text
-        self.in_messages = False  # the answer consists of messages with headers (harmony)
-        self.flow: Flow | None = None  # takes the next text: see `flows`
-        self.emit_text = emit_text
-        self.call_began: Callable[[], str] = str  # takes the white space before a call that is emitted
-        self.offered = offered  # whether the request offers this name
-        self.schema = schema  # a tool's `parameters` by its name
-        self.written: str | None = None  # the name of the call at hand as the model wrote it, if it was another
-        self.in_reasoning = False
-        self.learned: tuple[str, ...] = ()  # spellings of the model's own that a family has met in this answer
-        self.stopped_at: str | None = None  # the marker of another role's turn, after a call
-        self.coerced = False  # a value of the open call was given the type that the schema asks for
-        self._meant = meant  # the offered name for one that is another spelling of it
-        self._unknown = options.unknown_tool
-        self._unknown_name = ""  # the name of the call at hand, which is not offered
-        self._refused = False  # the last call of this body was emitted as text
-        self.keep_raw = options.keep_raw
-        self._kept = Gathered()
-        # Where raw text is kept, a call's end is held back until its closing marker, which follows the arguments, has
-        # been read.
-        self._ended: CallEnd | str | None = None  # without its raw text; or the name that is not offered
-        self._ended_at = 0  # where it belongs in `events`
+    def __post_init__(self) -> None:
+        self.arguments = WrittenArguments() if self.options.keep_arguments else None
+        self.keep_raw = self.options.keep_raw
 
     def takes_any(self, name: str) -> bool:
         """Whether a call of this name may have any JSON as arguments, or is refused for its name."""
-        if self._options.any_arguments is None or not (self.offered(name) or self._unknown == "forward"):
+        if self.options.any_arguments is None or not (self.offered(name) or self.options.unknown_tool == "forward"):
             return True
-        return (name if self._meant is None else self._meant(name)) in self._options.any_arguments
+        return self.meant(name) in self.options.any_arguments
 
     def tell_unreadable(self, name: str) -> None:
         """A call of this name is text, because its arguments are no object."""
-        if self._options.tell_unknown:
-            self.events.append(UnknownCall(name if self._meant is None else self._meant(name), malformed=True))
+        if self.options.tell_unknown:
+            self.events.append(UnknownCall(self.meant(name), malformed=True))
 
     def start(self, name: str, call_id: str | None = None) -> None:
         """A call's name is complete. The text that was consumed since the last decision belongs to it."""
@@ -314,9 +276,9 @@ class Sink:
         raw = "".join(self.held)
         self.held = []
         self.opening = 0
-        if self._meant is not None and (meant := self._meant(name)) != name:
+        if (meant := self.meant(name)) != name:
             name, self.written = meant, name
-        if self.offered(name) or (name and self._unknown == "forward"):
+        if self.offered(name) or (name and self.options.unknown_tool == "forward"):
             self.calls += 1
             self.committed = True
             self.mode = _CALL
@@ -325,13 +287,13 @@ class Sink:
                 self._kept.write(gap + raw)
             self.events.append(CallStart(name, call_id, None, self.written, self.in_reasoning))
             return
-        if self._options.tell_unknown and self._unknown != "error":
+        if self.options.tell_unknown and self.options.unknown_tool != "error":
             self._unknown_name = name
-        if self._unknown == "drop":
+        if self.options.unknown_tool == "drop":
             self.mode = _DROP
             self.committed = True
             return
-        if self._unknown == "error":
+        if self.options.unknown_tool == "error":
             if self.keep_raw:
                 self.mode = _REFUSED
                 self.committed = True
@@ -439,7 +401,7 @@ class Sink:
         if ended is None or (others and (len(self.events) == self._ended_at or self.mode is _REFUSED)):
             return
         self._ended = None
-        if not isinstance(ended, str) and ended.complete and not self._options.keep_complete:
+        if not isinstance(ended, str) and ended.complete and not self.options.keep_complete:
             self._kept = Gathered()
         raw = self._kept.take()
         if isinstance(ended, CallEnd):

@@ -260,11 +260,11 @@ class NativeCalls:
                 return
             reader = call.reader = CallArguments(text[0])
             self._last_read = max(self._last_read, call.number)
-        end, out = (0, "") if reader.done else reader.feed(text, 0)
-        if reader.done and (rest := text[end:].strip()) and not _begins(call.written, rest):
+        was_done = reader.done
+        end, out = (0, "") if was_done else reader.feed(text, 0)
+        ends = was_done or (reader.done and not reader.stuck)
+        if ends and (rest := text[end:].strip()) and not _begins(call.written, rest):
             call.garbled = True  # text that is not a second copy follows the last brace
-        if reader.stuck:
-            out += reader.close()
         if out:
             call.waiting.append(out)
 

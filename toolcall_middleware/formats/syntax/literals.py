@@ -29,11 +29,12 @@ from typing import Any
 import msgspec
 
 from ...model import Tool, ToolCall, ToolResult
-from ...parsing.calls.literal_calls import GemmaSyntax, PythonicSyntax, read_gemma, read_python
+from ...parsing.calls.literal_calls import PythonicSyntax, read_gemma, read_python
 from ...parsing.calls.nested_calls import read_nested
 from ...parsing.cursor import Cursor, Make, Steps
 from ...parsing.patterns import PYTHON_NAME
 from ...parsing.text.grammar import Opener, Where
+from ...parsing.values.literal_reader import Notation
 from ..prompt import escaping
 from ..prompt.tool_results import said
 from .shape import CannotWrite, Shape, in_words
@@ -175,9 +176,10 @@ class Gemma(Shape):
         return (self.close,)
 
     @functools.cached_property
-    def syntax(self) -> GemmaSyntax:
-        """What the reader needs."""
-        return GemmaSyntax(self.close, self.mark, inner=self.inner)
+    def syntax(self) -> Notation:
+        """What the reader needs. Inside lists and objects the models fall back to JSON's and Python's quotes."""
+        quotes = (self.mark, '"', "'")
+        return Notation(quotes=quotes, verbatim=frozenset(quotes[:1]), inner=self.inner, ends=self.closers)
 
     def __call__(self, c: Cursor, /) -> Steps[None]:
         """The reader, after the opening marker."""

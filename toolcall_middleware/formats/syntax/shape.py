@@ -21,7 +21,7 @@ from ...parsing.calls.literal_calls import PythonicSyntax, read_python
 from ...parsing.calls.named_calls import NamedSyntax, read_named
 from ...parsing.cursor import Branch, Cursor, Make, Steps, read_fork, read_last_line, read_nothing
 from ...parsing.events import CallArgs, CallEnd, CallStart, Text
-from ...parsing.patterns import PYTHON_NAME, begun
+from ...parsing.patterns import PYTHON_NAME
 from ...parsing.text.grammar import Grammar, Opener, Where
 from ...parsing.text.scanner import Scanner
 from ...tool_names import meant_by
@@ -241,8 +241,7 @@ def bare_call(*parts: str) -> Opener:
 def fork(*branches: tuple[str, Make]) -> Make:
     """The reader of the first of `branches` that fits what follows."""
     compiled: tuple[Branch, ...] = tuple((re.compile(pattern), make) for pattern, make in branches)
-    undecided = re.compile("|".join(begun(pattern) for pattern, _ in branches))
-    return lambda c: read_fork(c, compiled, undecided)
+    return lambda c: read_fork(c, compiled)
 
 
 # -- calls without a marker --------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ..patterns import SPACE, anywhere
+from ..cursor import NotACall
+from ..patterns import SPACE, anywhere, half, half_of
 from ..sink import Flow, WrittenArguments
 from ..values.json_reader import JsonReader, decode, decoded, quoted
 
@@ -24,17 +25,7 @@ _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _NOTHING = frozenset({"", "null", "[]", '""'})
 
 
-def _no_arguments(text: str) -> str:
-    """Arguments that are not an object: several ways to say "none" become `{}`; other JSON stays."""
-    return "{}" if text.strip() in _NOTHING else text
-
-
-def _may_be_none(text: str) -> bool:
-    """Whether `text` is a spelling of "none" that `_no_arguments` knows, or the beginning of one."""
-    return any(way.startswith(text.strip()) for way in _NOTHING)
-
-
-def _meaning(escape: str) -> str:
+def _decoded_escape(escape: str) -> str:
     """The text that a complete escape means. One that JSON does not know, and a lone surrogate, stay as they are."""
     if escape == "\\'":
         return "'"
@@ -42,125 +33,151 @@ def _meaning(escape: str) -> str:
     return escape if text is None or "\ud800" <= text <= "\udfff" else text
 
 
-class StringArguments:
-    """Arguments written as a JSON string that holds a JSON object: decoded and repaired as they arrive.
+class CallArguments:
+    """Reads one call's arguments, an object or a JSON string that holds one, and emits the object's JSON.
 
-    The state of the object inside decides whether a quote ends the string or lacks its escape (`"{"x": 1}"`).
-    What does not begin like an object is collected and read as a whole.
+    A string is decoded and repaired as it arrives. The state of the object in it decides whether a quote ends the
+    string or lacks its escape (`"{"x": 1}"`). Anything else is judged when it is complete: there are several ways to
+    write that there are no arguments, and a string may hold JSON that is encoded twice.
     """
 
-    stuck = doubtful = is_empty = False  # see `JsonReader`
-    __slots__ = ("_bare", "_half", "_inner", "_is_object", "_over", "_quote", "_text", "done", "repaired")
+    __slots__ = (
+        "_bare", "_closers", "_half", "_held", "_is_object", "_opened", "_over", "_quote", "_reader", "_refused",
+        "_written", "cut", "done", "repaired", "stuck",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
-        self.done = self.repaired = False
-        self._inner = JsonReader()
-        self._quote = ""
+    def __init__(
+        self,
+        first: str,
+        ends: tuple[str, ...] = (),
+        written: WrittenArguments | None = None,
+        *,
+        closers: tuple[str, ...] | None = None,
+        refused: re.Pattern[str] | None = None,
+    ) -> None:
+        """first: their first character. ends: markers that end the call. written: collects the arguments as written.
+
+        closers: markers that may cut them where they break off; None: any text does. refused: no marker precedes the
+        call, so nothing is emitted before a first key shows that they are JSON, and do not begin like this.
+        """
+        self._written = None if written is None else written.value
+        if self._written is not None:
+            self._written.clear()
+        self._quote = first if first in "\"'" else ""
+        self._closers, self._refused = closers, refused
+        self._reader = JsonReader(() if self._quote else ends)
+        self._is_object: bool | None = None if self._quote else first == "{"  # None: only white space was read
+        self._held: list[str] | None = None if self._is_object and refused is None else []  # it is not emitted yet
+        self._opened = False  # the quote was read
         self._half = ""  # an escape that is not complete
-        self._is_object: bool | None = None  # None: nothing but white space was read
-        self._text: list[str] = []  # of a string that is no object
         self._bare = False  # a quote without its escape has opened the string inside
-        self._over = False  # a line break follows the object: only the quote may follow
+        self._over = False  # a line break follows the object in a string: only the quote may follow
+        self.done = False
+        self.repaired = False
+        self.stuck = False
+        """They broke off at a character that cannot belong to JSON."""
+        self.cut = False
+        """They ended in a value, or before one: what was emitted is a prefix, and is never completed."""
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether this is no object, and not empty."""
-        return self._is_object is False
+    def feed(self, s: str, i: int, /, *, last: bool = False) -> tuple[int, str]:
+        """Read from `s[i]`. Returns the index after what was read, and the JSON to emit.
 
-    @property
-    def cut(self) -> bool:
-        """Whether more than quotes and closing brackets is missing: see `JsonReader.cut`."""
-        return self._inner.cut if self._is_object else not self.done
-
-    @property
-    def settled(self) -> bool:
-        """Whether this is plainly an object, or over."""
-        return self.done or self._inner.settled
-
-    def within(self, text: str) -> str | None:
-        """See `Flow`."""
-        return None if self._quote != '"' or self._half or "\\" in text else self._inner.within(text)
-
-    def feed(self, s: str, i: int, out: list[str]) -> int:
-        """Read from `s[i]`, the quote first; return the index after what was read."""
-        if not self._quote:
-            self._quote = s[i]
-            i += 1
-        before = 0
-        if self._half:
-            before = i - len(self._half)
-            s, i, self._half = self._half + s[i:], 0, ""
-        quote = self._quote
-        plain = _IN_DOUBLE if quote == '"' else _IN_SINGLE
-        while i < len(s) and not self.done:
-            begin, i = i, (SPACE if self._over else plain).match(s, i).end()
-            text, c = s[begin:i], s[i : i + 1]
-            if self._over:
-                if c:
-                    self.close(out, ended=c == quote)
-                    i += c == quote
-            elif text:
-                self._give(decode(f'"{text}"') if "\\" in text else text, out)
-            elif c == "\\":
-                if _HALF_ESCAPE.match(s, i):
-                    self._half = s[i:]
-                    i = len(s)
-                    break
-                i = _ESCAPE.match(s, i).end()
-                self._give(_meaning(s[begin:i]), out)
-            elif c == quote and self._ends():
-                self.close(out, ended=True)
-                i += 1
-            else:
-                self._over = c == "\n" and self._inner.done
-                self._give(c, out)
-                if c == quote:
-                    self.repaired = True
-                    self._bare = self._inner.in_string
-                i += 1
-        return i + before
-
-    def release(self, out: list[str]) -> None:
-        """Emit nothing: what is held cannot be emitted as it is."""
-
-    def close(self, out: list[str], *, ended: bool = False) -> None:
-        """The string is over (`ended`: by its quote)."""
-        self.done = True
-        self.repaired = self.repaired or not ended
-        inner = self._inner
-        if not self._is_object:
-            out.append(self._whole("".join(self._text)))
-        elif inner.cut:
-            inner.release(out)
+        The index is below `len(s)` if they are done, or if more text decides whether they are. Raises NotACall where
+        `refused` was given and they are not those of a call.
+        """
+        out: list[str] = []
+        begun, reader = i, self._reader
+        if self._quote:
+            i = self._unquote(s, i, out)
         else:
-            inner.close(out)
-            self.repaired = self.repaired or inner.repaired
+            i = reader.feed(s, i, out)
+            self.stuck, self.done, self.repaired = reader.stuck, reader.done, reader.repaired
+            if self._refused is not None and (reader.doubtful or (self.stuck and not reader.settled)):
+                raise NotACall  # `{invalid json}`
+        if self._written is not None:
+            self._written.append(s[begun:i])
+        text = self._leave(out)
+        if self.stuck and (last or not self._closers or not half(self._closers).match(s, i)):
+            text += self._close(marked=self._closers is None or s.startswith(self._closers, i))
+        return i, text
 
-    def _ends(self) -> bool:
-        """Whether the string's own quote ends it here."""
-        inner = self._inner
-        if not self._is_object or inner.done:
-            return True
-        return not (self._bare if inner.in_string else inner.stack and inner.wants_string)
+    @property
+    def within(self) -> Flow | None:
+        """What copies the arguments as they arrive; None where they are held."""
+        if self._held is not None:
+            return None
+        return self._within_string if self._quote else self._reader.within
 
-    def _give(self, text: str, out: list[str]) -> None:
-        """Read text of the string. White space before an object is dropped."""
-        inner = self._inner
-        if self._is_object is None and (start := text.lstrip()):
-            self._is_object = start[0] == "{"
-            text = start if self._is_object else text
-        if not self._is_object:
-            self._text.append(text)
-            return
-        end = 0 if inner.done else inner.feed(text, 0, out)
-        if inner.stuck:
-            inner.close(out)
-            self.repaired = True
-        elif inner.done and text[end:].strip():
-            self.repaired = True
+    @property
+    def is_cut(self) -> bool:
+        """Whether `close` would find them cut. Before a marker, an object without members is an empty one."""
+        if self._quote and not self._is_object:
+            return not self.done
+        return self._reader.cut and not (self.stuck and self._reader.is_empty)
 
-    def _whole(self, text: str) -> str:
-        """Text that is no object: JSON as it is, JSON encoded twice decoded, anything else as a string."""
+    @property
+    def is_data(self) -> bool:
+        """Whether this, complete, is neither an object nor nothing."""
+        text = "".join(self._held or ()).strip()
+        return not self._is_object and text not in (("",) if self._quote else _NOTHING)
+
+    def close(self) -> str:
+        """The text is over. Returns the missing brackets, unless the arguments end in a value (`cut`)."""
+        if self._refused is not None:
+            raise NotACall
+        return "" if self.done else self._close()
+
+    def release(self) -> str:
+        """The text held back, as written; empty where it may mean that there are no arguments."""
+        if self._refused is not None:
+            raise NotACall
+        if self._quote:
+            return ""  # what is held cannot be emitted as it is
+        out = list(self._held or ())
+        self._reader.release(out)
+        text = "".join(out)
+        may_be_none = not self._is_object and any(way.startswith(text.strip()) for way in _NOTHING)
+        return "" if may_be_none else text
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _close(self, *, marked: bool = True) -> str:
+        """End them where they break off, or with the text. marked: what follows may cut them."""
+        out: list[str] = []
+        self.cut = self.is_cut and (marked or not self.stuck)
+        self.done = True
+        if self.cut:
+            return self.release()
+        self._reader.close(out)
+        self.repaired = True
+        return self._leave(out)
+
+    def _leave(self, out: list[str]) -> str:
+        """The JSON to emit; `out` was read."""
+        held, refused = self._held, self._refused
+        if held is None:
+            return out[0] if len(out) == 1 else "".join(out)
+        held += out
+        if self._is_object and (self.done or self._reader.settled):
+            text = "".join(held)
+            if refused is not None and refused.match(text):
+                raise NotACall
+            if refused is None or self.done or not half_of(refused).match(text):
+                self._held = self._refused = None
+                return text
+        elif self.done:
+            if refused is not None and self.is_data:
+                raise NotACall  # `"args": "-v"`
+            return self._meaning("".join(held))
+        return ""
+
+    def _meaning(self, text: str) -> str:
+        """The JSON for complete arguments that do not begin like an object: what says that there are none is `{}`.
+
+        JSON in a string is decoded, also where it is encoded twice. Other text stays a string.
+        """
+        if not self._quote:
+            return "{}" if text.strip() in _NOTHING else text
         for _ in range(4):
             if text.strip() in _NOTHING:
                 return "{}"
@@ -179,96 +196,87 @@ class StringArguments:
             return "".join(out)
         return f'"{quoted(text)}"'
 
+    # -- a string ------------------------------------------------------------------------------------------------------
 
-class CallArguments:
-    """Reads one call's arguments, an object or a JSON string that holds one, and emits the object's JSON.
+    def _within_string(self, text: str) -> str | None:
+        """See `Flow`."""
+        return None if self._quote != '"' or self._half or "\\" in text else self._reader.within(text)
 
-    first: their first character. ends: markers that end the call. written: collects the arguments as written.
-    """
+    def _unquote(self, s: str, i: int, out: list[str]) -> int:
+        """Decode the string from `s[i]` on, its quote first. Returns the index after what was read."""
+        if not self._opened:
+            self._opened = True
+            i += 1
+        before = 0
+        if self._half:
+            before = i - len(self._half)
+            s, i, self._half = self._half + s[i:], 0, ""
+        quote, inner = self._quote, self._reader
+        plain = _IN_DOUBLE if quote == '"' else _IN_SINGLE
+        while i < len(s) and not self.done:
+            begin, i = i, (SPACE if self._over else plain).match(s, i).end()
+            text, c = s[begin:i], s[i : i + 1]
+            if self._over:
+                if c:
+                    self._end_string(out, ended=c == quote)
+                    i += c == quote
+            elif text:
+                self._give(decode(f'"{text}"') if "\\" in text else text, out)
+            elif c == "\\":
+                if _HALF_ESCAPE.match(s, i):
+                    self._half = s[i:]
+                    i = len(s)
+                    break
+                i = _ESCAPE.match(s, i).end()
+                self._give(_decoded_escape(s[begin:i]), out)
+            elif c == quote and self._is_end():
+                self._end_string(out, ended=True)
+                i += 1
+            else:
+                self._over = c == "\n" and inner.done
+                self._give(c, out)
+                if c == quote:
+                    self.repaired = True
+                    self._bare = inner.in_string
+                i += 1
+        return i + before
 
-    __slots__ = ("_reader", "_whole", "_written", "cut", "done", "repaired", "stuck")
+    def _is_end(self) -> bool:
+        """Whether the string's own quote ends it here."""
+        inner = self._reader
+        if not self._is_object or inner.done:
+            return True
+        return not (self._bare if inner.in_string else inner.stack and inner.wants_string)
 
-    def __init__(self, first: str, ends: tuple[str, ...] = (), written: WrittenArguments | None = None) -> None:
-        self._written = None if written is None else written.value
-        if self._written is not None:
-            self._written.clear()
-        self._reader: JsonReader | StringArguments = StringArguments() if first in "\"'" else JsonReader(ends)
-        # Anything else is judged when it is complete: null and [] mean no arguments.
-        self._whole: list[str] | None = None if first in "{\"'" else []
-        self.done = False
-        self.repaired = False
-        self.stuck = False
-        self.cut = False
-        """They ended in a value, or before one: what was emitted is a prefix, and is never completed."""
+    def _end_string(self, out: list[str], *, ended: bool) -> None:
+        """The string is over (`ended`: by its quote)."""
+        inner = self._reader
+        self.done = True
+        self.repaired = self.repaired or not ended
+        self.cut = bool(self._is_object) and inner.cut
+        if self.cut:
+            inner.release(out)
+        elif self._is_object:
+            inner.close(out)
+            self.repaired = self.repaired or inner.repaired
 
-    def feed(self, s: str, i: int, /, *, last: bool = False) -> tuple[int, str]:  # noqa: ARG002 - as `LiteralReader`
-        """Read from `s[i]`. Returns the index after what was read, and the JSON to emit."""
-        out: list[str] = []
-        if not self._reader.done:
-            begun = i
-            i = self._reader.feed(s, i, out)
-            if self._written is not None:
-                self._written.append(s[begun:i])
-        self.stuck = self._reader.stuck
-        self.done = self._reader.done
-        self.repaired = self._reader.repaired
-        self.cut = self.done and self._reader.cut
-        return i, self._leave(out)
-
-    @property
-    def within(self) -> Flow | None:
-        """What copies the arguments as they arrive; None where they are judged when complete."""
-        return self._reader.within if self._whole is None else None
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether `close` would find them cut. Before a marker, an object without members is an empty one."""
-        return self._reader.cut and not (self.stuck and self._reader.is_empty)
-
-    @property
-    def settled(self) -> bool:
-        """Whether enough was seen to say that this is meant as JSON."""
-        return self._reader.settled
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether this looks like no JSON: `{invalid json}`."""
-        reader = self._reader
-        return reader.doubtful or (reader.stuck and not reader.settled)
-
-    @property
-    def is_data(self) -> bool:
-        """Whether this, complete, is neither an object nor nothing."""
-        if self._whole is not None:
-            return _no_arguments("".join(self._whole)) != "{}"
-        return isinstance(self._reader, StringArguments) and self._reader.is_plain
-
-    def close(self, *, marked: bool = True) -> str:
-        """End the arguments here. Returns the missing brackets, unless the arguments end in a value (`cut`).
-
-        marked: where they are stuck, it is at the marker that ends the call, not at other text that is not JSON.
-        """
-        out: list[str] = []
-        if not self.done:
-            if self.is_cut and (marked or not self.stuck):
-                self.cut = self.done = True
-                return self.release()
-            self._reader.close(out)
-            self.done = self.repaired = True
-        return self._leave(out)
-
-    def release(self) -> str:
-        """The text held back, as written; empty where it may mean that there are no arguments."""
-        out = list(self._whole or ())
-        self._reader.release(out)
-        text = "".join(out)
-        return "" if self._whole is not None and _may_be_none(text) else text
-
-    def _leave(self, out: list[str]) -> str:
-        if self._whole is None:
-            return out[0] if len(out) == 1 else "".join(out)
-        self._whole += out
-        return _no_arguments("".join(self._whole)) if self.done else ""
+    def _give(self, text: str, out: list[str]) -> None:
+        """Read text of the string. White space before an object is dropped."""
+        inner, held = self._reader, self._held
+        if self._is_object is None and (start := text.lstrip()):
+            self._is_object = start[0] == "{"
+            if self._is_object:
+                text = start
+                self._held = None if self._refused is None else []
+        if not self._is_object and held is not None:
+            held.append(text)
+            return
+        end = 0 if inner.done else inner.feed(text, 0, out)
+        if inner.stuck:
+            inner.close(out)
+            self.repaired = True
+        elif inner.done and text[end:].strip():
+            self.repaired = True
 
 
 class FirstString:

@@ -20,15 +20,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from ..cursor import Cursor, NotACall, Steps, TextOver
-from ..patterns import anywhere, half_at, half_of
+from ..cursor import Cursor, NotACall, Steps, TextOver, Undecided
+from ..patterns import anywhere, half_of
 from ..values.json_reader import quoted
 from ..values.typing import Places
 from .call_arguments import CallArguments
 
-_T = TypeVar("_T")
 _STARTS = frozenset({"<|start|>assistant", "<|start|> assistant"})
 _TO = "to="
 _MESSAGE = "<|message|>"
@@ -42,15 +41,12 @@ _MARKERS = (*_ENDS, *_OTHERS)
 _MARKER = re.compile("|".join(map(re.escape, _MARKERS)))
 # Muse Glimmer may go on to the next message without having ended the one before.
 _NEXT = re.compile(rf"{_MARKER.pattern}|[ ]?to=[\w.\-]{{1,64}}<\|message\|>")
-_NEXT_PART = re.compile(r"(?:[ ]?to=[\w.\-]{0,64}(?:<[|a-z]{0,9})?|[ ]?to?|[ ])\Z")
 _MAX_NEXT = 96
 _MAX_BESIDE = 2048  # characters of text before the tags of a call in its message
 # The text after a real marker: a model may also write about markers.
 _BEHIND_END = re.compile(r"[ \t\r\n]{0,64}(?:assistant(?=<\|channel\|>)|(?=<\|)|\Z)")
-_BEHIND_END_PART = half_of(_BEHIND_END)
 _HEADER = r"(?:[^\n<]|<\|constrain\|>){1,128}"
 _BEHIND_CHANNEL = re.compile(_HEADER + r"<\|message\|>")
-_BEHIND_CHANNEL_PART = half_of(_BEHIND_CHANNEL)
 _HEADER_END = re.compile(r"<\|(?:message|start|end|call|return)\|>|\n")
 _HEADER_ALONE = re.compile(
     r"(?:<\|start\|>[ ]?assistant)?[ ]?(?:to=[\w.\-]*)?(?:<\|channel\|>[ ]?[a-z]{0,10})?[ ]?(?:to=[\w.\-]*)?[ ]?"
@@ -63,7 +59,6 @@ _GARBLED = re.compile(r"(?:<\|\w{1,16}\|>|analysis|commentary|final|to=assistant
 _SPACED = re.compile(r"<\|(?:start|channel)\|>[ ]")
 # The role that a message begins with; after a space only known roles.
 _ROLE = re.compile(r"[^\W\d_]|[ ](?:assistant|user|system|developer|tool|functions)\b")
-_ROLE_PART = half_of(_ROLE)
 _MAX_HEADER = 256
 _NULL = re.compile(r"null(?!\w)")
 _NULL_PART = re.compile(r"n(?:u(?:ll?)?)?\Z")
@@ -87,6 +82,11 @@ class _Header(NamedTuple):
     spaced: bool = False
     """A space follows each marker."""
 
+    @property
+    def next(self) -> re.Pattern[str]:
+        """What may end the message."""
+        return _NEXT if self.addressed else _MARKER
+
 
 def read_message(c: Cursor, opening: str = "", *, tags: str = "") -> Steps[None]:
     """Read one message, and those that follow it without an end marker between them.
@@ -97,7 +97,7 @@ def read_message(c: Cursor, opening: str = "", *, tags: str = "") -> Steps[None]
     header = opening or c.opening
     while True:
         try:
-            head = yield from _header(c, header, tags)
+            head = yield from c.ask(_header, c, header, tags)
         except TextOver:
             if header in _STARTS or (c.cut and header != _TO):
                 c.sink.accept()  # the beginning of a message that never came
@@ -116,26 +116,25 @@ def read_message(c: Cursor, opening: str = "", *, tags: str = "") -> Steps[None]
             if c.s.startswith(tags, j):
                 c.i = j
                 return
-        if not (yield from _content(c, _text(c, _say(c, thinks=head.thinks), head), thinks=head.thinks)):
+        m = yield from _content(c, head.next, head)
+        if not m.group().endswith(_MESSAGE):
             return
         header = ""
 
 
-def _say(c: Cursor, *, thinks: bool) -> Callable[[str], None]:
-    return c.sink.emit_reasoning if thinks else c.sink.emit_text
-
-
-def _content(c: Cursor, text: Steps[_T], *, thinks: bool) -> Steps[_T]:
-    """Read the text of a message. What ends a message may end the answer, so a thought is whole at the text's end."""
+def _content(c: Cursor, marker: re.Pattern[str], head: _Header) -> Steps[re.Match[str]]:
+    """Emit the text of a message, up to `marker`. What ends it may end the answer, so its end ends a thought."""
+    say = c.sink.emit_reasoning if head.thinks else c.sink.emit_text
     try:
-        found = yield from text
+        yield from _space(c, head)
+        m = yield from _said(c, say, marker)
     except TextOver:
-        if thinks:
+        if head.thinks:
             c.sink.end_reasoning()
         raise
-    if thinks:
+    if head.thinks:
         c.sink.end_reasoning()
-    return found
+    return m
 
 
 def _space(c: Cursor, head: _Header) -> Steps[None]:
@@ -145,29 +144,26 @@ def _space(c: Cursor, head: _Header) -> Steps[None]:
         c.i += c.s[c.i] == " "
 
 
-def _header(c: Cursor, before: str, tags: str) -> Steps[_Header | None]:
+def _header(c: Cursor, before: str, tags: str) -> _Header | None:
     """Read a header, of which `before` was read. None where it was never completed."""
     offered = c.sink.offered
-    while True:
-        yield from c.some()
-        s, i = c.s, c.i
-        m = _HEADER_END.search(s, i, i + _MAX_HEADER)
-        header = before + s[i : m.start() if m else i + _MAX_HEADER]
-        if (name := _called_at_once(c, header)) is not None:
-            c.sink.in_messages = True
-            c.i = s.index("{", i)
-            return _Header(name, words="<" not in header.partition("{")[0])
-        if m is not None and m.group() == "<|end|>" and _GARBLED.fullmatch(header):
-            if s.startswith(_OTHERS, m.end()):
-                c.sink.accept()
-                c.i = m.end()
-                return None
-            if not c.last and c.begins(_OTHERS, m.end()):
-                yield from c.more()
-                continue
-        if m is not None or len(s) - i >= _MAX_HEADER or (c.last and not _HEADER_ALONE.fullmatch(header)):
-            break
-        yield from c.more()
+    s, i = c.s, c.i
+    m = _HEADER_END.search(s, i, i + _MAX_HEADER)
+    header = before + s[i : m.start() if m else i + _MAX_HEADER]
+    if i == len(s):
+        raise Undecided
+    if (name := _called_at_once(c, header)) is not None:
+        c.sink.in_messages = True
+        c.i = s.index("{", i)
+        return _Header(name, words="<" not in header.partition("{")[0])
+    if m is not None and m.group() == "<|end|>" and _GARBLED.fullmatch(header):
+        if s.startswith(_OTHERS, m.end()):
+            c.sink.accept()
+            c.i = m.end()
+            return None
+        c.wait(c.begins(_OTHERS, m.end()))
+    if m is None and len(s) - i < _MAX_HEADER and (not c.last or _HEADER_ALONE.fullmatch(header)):
+        raise Undecided
     recipient = _RECIPIENT.search(header)
     if m is None or m.group() != _MESSAGE or (recipient is None and not _WORDS.fullmatch(header)):
         raise NotACall
@@ -196,103 +192,59 @@ def _called_at_once(c: Cursor, header: str) -> str | None:
     return name if c.sink.offered(name) else None
 
 
-def _text(c: Cursor, say: Callable[[str], None], head: _Header) -> Steps[bool]:
-    """Emit a message's text up to the marker that ends it. Returns whether another message's header follows."""
-    yield from _space(c, head)
-    marker = _NEXT if head.addressed else _MARKER
-    m = yield from _said(c, say, marker, lambda: _sure(c, head), lambda m: _ends(c, m))
-    if m.group() in _ENDS:
-        c.i = m.end()
-    return m.group().endswith(_MESSAGE)
-
-
-def _sure(c: Cursor, head: _Header) -> int:
-    """The index up to which no marker can have begun."""
-    keep = half_at(c.s, _MARKERS, c.i)
-    part = _NEXT_PART.search(c.s, max(c.i, len(c.s) - _MAX_NEXT)) if head.addressed else None
-    return keep if part is None else min(keep, part.start())
-
-
-def _ends(c: Cursor, m: re.Match[str]) -> bool | None:
-    """Whether a marker in the text is a real one; None where more text is needed."""
-    marker, rest = m.group(), c.s[m.end() : m.end() + 256]
-    if marker.endswith(_MESSAGE):
-        return True
-    if marker in _ENDS:
-        whole, part = _BEHIND_END, _BEHIND_END_PART
-    elif marker == "<|start|>":
-        whole, part = _ROLE, _ROLE_PART
-    else:
-        whole, part = _BEHIND_CHANNEL, _BEHIND_CHANNEL_PART
-        if whole.match(rest):
-            return True
-    return None if not c.last and part.match(rest) else whole.match(rest) is not None
-
-
 def _call(c: Cursor, name: str, head: _Header, tags: str) -> Steps[None]:
     """Read a call after its header: its text must be JSON, or the tool must take plain text."""
-    try:
-        if not (yield from _before_call(c, name, head, tags)):
-            c.sink.accept()
-            return
-    except TextOver:
-        c.start(name)
-        raise
+    c.named = name, None
+    if not (yield from c.ask(_before_call, c, name, head, tags)):
+        c.named = None
+        c.sink.accept()
+        return
     if _is_json(c.s, c.i):
-        yield from c.call(name, None, CallArguments(c.s[c.i], _ENDS, c.sink.arguments))
+        yield from c.call(CallArguments(c.s[c.i], _ENDS, c.sink.arguments))
     elif c.s[c.i] == "<":
-        c.start(name)
-        c.end("{}")
+        c.say("{}")
+        c.end()
     else:
         # As for gpt-oss's own `python`.
-        c.start(name)
-        c.sink.args(f'{{"{quoted(_text_key(c, name))}": "')
+        c.say(f'{{"{quoted(_text_key(c, name))}": "')
         try:
-            yield from _text(c, lambda text: c.sink.args(quoted(text)), head)
+            yield from _space(c, head)
+            yield from _said(c, lambda text: c.say(quoted(text)), head.next)
         except TextOver:
-            if not c.cut:
-                _end_plain(c)
-            raise
-        _end_plain(c)
+            if c.cut:
+                raise
+        c.end('"}', repaired=True, closing=_ENDS)
     yield from c.closer(_ENDS)
 
 
-def _end_plain(c: Cursor) -> None:
-    """End a call whose argument is text."""
-    c.end('"}', repaired=True, closing=_ENDS)
-
-
-def _before_call(c: Cursor, name: str, head: _Header, tags: str) -> Steps[bool]:
+def _before_call(c: Cursor, name: str, head: _Header, tags: str) -> bool:
     """Go to a call's arguments, or to the marker that shows that it has none. False: to tags, or text before."""
-    while True:
-        yield from c.char()
-        s, j = c.s, c.i
-        rest = s[j:]
-        begun = _NULL_PART.match(rest) is not None
-        if s[j] == "<":
-            if tags and rest.startswith(tags):
-                return False
-            if _MARKER.match(s, j):
-                return True
-            begun = c.begins((*_MARKERS, tags), j)
-        elif head.tagged and not _is_json(s, j) and (beside := _beside(c, j, tags)) is not False:
-            if beside:
-                return False
-            begun = True
-        elif (c.last or not begun) and (_is_json(s, j) or _text_key(c, name)):
-            return True
-        if c.last or not begun:
+    c.i = j = c.behind_space()
+    s = c.s
+    if j == len(s):
+        raise Undecided
+    if s[j] == "<":
+        if tags and s.startswith(tags, j):
+            return False
+        if not _MARKER.match(s, j):
+            c.wait(c.begins((*_MARKERS, tags), j))
             raise NotACall
-        yield from c.more()
+    elif head.tagged and not _is_json(s, j) and _tags_follow(c, j, tags):
+        return False
+    else:
+        c.wait(_NULL_PART.match(s, j))
+        if not (_is_json(s, j) or _text_key(c, name)):
+            raise NotACall
+    return True
 
 
-def _beside(c: Cursor, j: int, tags: str) -> bool | None:
-    """Whether a call's tags follow the text at `j` in this message; None where more text is needed."""
+def _tags_follow(c: Cursor, j: int, tags: str) -> bool:
+    """Whether a call's tags follow the text at `j` in this message."""
     s = c.s
     end = _MARKER.search(s, j, j + _MAX_BESIDE)
-    if s.find(tags, j, end.start() if end else j + _MAX_BESIDE) >= 0:
-        return True
-    return None if end is None and not c.last and len(s) - j < _MAX_BESIDE else False
+    found = s.find(tags, j, end.start() if end else j + _MAX_BESIDE) >= 0
+    c.wait(not found and end is None and len(s) - j < _MAX_BESIDE)
+    return found
 
 
 def _text_key(c: Cursor, name: str) -> str:
@@ -305,29 +257,36 @@ def _text_key(c: Cursor, name: str) -> str:
     return key if alone and "string" in Places(schema).argument(key) else ""
 
 
-def _said(
-    c: Cursor,
-    say: Callable[[str], None],
-    marker: re.Pattern[str],
-    sure: Callable[[], int],
-    ends: Callable[[re.Match[str]], bool | None],
-) -> Steps[re.Match[str]]:
-    """Emit a message's text up to a marker that ends it, and return that marker, which is not read.
-
-    sure: the index up to which no marker can have begun. ends: whether a marker is real; None where more is needed.
-    """
+def _said(c: Cursor, say: Callable[[str], None], marker: re.Pattern[str]) -> Steps[re.Match[str]]:
+    """Emit a message's text up to a `marker` that ends it. An end marker is read, the beginning of a header is not."""
     while True:
         yield from c.some()
-        s, m, over = c.s, marker.search(c.s, c.i), None
-        while m is not None and (over := ends(m)) is False:
-            m = marker.search(s, m.end())
-        keep = m.start() if m is not None else len(s) if c.last else sure()
+        s, m, sure = c.s, marker.search(c.s, c.i), True
+        try:
+            while m is not None and not _ends(c, m):
+                m = marker.search(s, m.end())
+        except Undecided:
+            sure = False
+        half = half_of(marker).search(s, max(c.i, len(s) - _MAX_NEXT))
+        keep = m.start() if m is not None else len(s) if c.last or half is None else half.start()
         if keep > c.i:
             say(s[c.i : keep])
         c.i = keep
-        if m is not None and over:
+        if m is not None and sure:
+            c.i = m.end() if m.group() in _ENDS else keep
             return m
         yield from c.more()
+
+
+def _ends(c: Cursor, m: re.Match[str]) -> bool:
+    """Whether a marker in the text is a real one, by the text after it."""
+    marker = m.group()
+    if marker not in _MARKERS:
+        return True  # a header
+    pattern = _BEHIND_END if marker in _ENDS else _ROLE if marker == "<|start|>" else _BEHIND_CHANNEL
+    rest = c.s[m.end() : m.end() + 256]
+    c.wait(half_of(pattern).match(rest))
+    return pattern.match(rest) is not None
 
 
 def _is_json(s: str, j: int) -> bool:
@@ -347,15 +306,9 @@ _HEAD = anywhere(rf"(?:{_ASSISTANT})?(?P<channel>{'|'.join(_CHANNELS)})?")
 # The recipient may precede the channel. Nothing separates the two, nor a type.
 _CALL = re.compile(r"[ ]?to=(?P<to>[^\s<{]{1,256})[ ]{0,2}(?:commentary|analysis)?[ ]{0,2}(?:json|code)?\s{0,64}(?=\{)")
 _GLUED = ("json", "code", "commentary", "analysis")
-_TYPE_PART = "|".join(word[:size] for word in _GLUED for size in range(len(word), 0, -1))
-_TO_PART = re.compile(
-    rf"[ ]?to=[^\s<{{]{{0,256}}(?:[ ]{{1,2}}(?:commentary|analysis)?[ ]{{0,2}}(?:{_TYPE_PART})?)?\s{{0,64}}\Z"
-)
-_CALL_PART = re.compile(rf"[ ]?(?:to?)?\Z|{_TO_PART.pattern}")
+_CALL_BEGUN = re.compile(r"[ ]?to=")
 _JSON = re.compile(r"[ ](?:json|code)[ ]?(?=\{)")
-_JSON_PART = half_of(_JSON)
 _RESULT = re.compile(r"functions\.[^\s<]{1,256} to=assistant")
-_RESULT_PART = half_of(_RESULT)
 _MAX_GAP = 64
 _MAX_WORDS = 512
 _NAMESPACE = "functions."
@@ -382,18 +335,17 @@ def read_words(c: Cursor, *, strict: bool = False, to: str = "") -> Steps[None]:
             strict = False
         if to:
             arguments = CallArguments(c.s[c.i], _WORD_ENDS, c.sink.arguments)
-            yield from c.call(called(to, c.sink.offered), None, arguments)
+            c.named = called(to, c.sink.offered), None
+            yield from c.call(arguments)
             to = ""
-            if not (yield from _another(c)):
+            if not (yield from c.ask(_another, c)):
                 return
             continue
         c.sink.accept()
         if channel == _FINAL or (channel != _ANALYSIS and (yield from _says_json(c))):
             c.sink.says_more = True
             return
-        thinks = channel == _ANALYSIS
-        text = _said(c, _say(c, thinks=thinks), _NEXT_WORDS, lambda: half_at(c.s, _BEGINNINGS, c.i), lambda _: True)
-        yield from _content(c, text, thinks=thinks)
+        yield from _content(c, _NEXT_WORDS, _Header(thinks=channel == _ANALYSIS))
         c.sink.consumed(c.taken())
         c.sink.hold()
 
@@ -406,9 +358,10 @@ def _words_header(c: Cursor, *, strict: bool) -> Steps[tuple[str, str]]:
         head = _HEAD.match(s)
         at = head.end()
         call = _CALL.match(s, at)
-        begun = call is None and _TO_PART.match(s, at) is not None
-        half = len(s) < _LONGEST_WORDS and any(begin.startswith(s) for begin in (*_BEGINNINGS, *_CHANNELS))
-        if not begun and (call or c.last or not (_CALL_PART.match(s, at) or half)):
+        half = call is None and half_of(_CALL).match(s, at) is not None
+        begun = half and _CALL_BEGUN.match(s, at)
+        half = half or (len(s) < _LONGEST_WORDS and any(begin.startswith(s) for begin in (*_BEGINNINGS, *_CHANNELS)))
+        if not begun and (call or c.last or not half):
             break
         try:
             yield from c.more()
@@ -430,25 +383,23 @@ def _words_header(c: Cursor, *, strict: bool) -> Steps[tuple[str, str]]:
 def _says_json(c: Cursor) -> Steps[bool]:
     """Whether the header of a commentary says that its text is JSON."""
     yield from c.some()
-    m = yield from c.match(_JSON, _JSON_PART)
-    if m is not None:
-        c.i = m.end()
+    m = yield from c.match(_JSON)
+    c.i = c.i if m is None else m.end()
     return m is not None
 
 
-def _another(c: Cursor) -> Steps[bool]:
+def _another(c: Cursor) -> bool:
     """Whether another message follows a call."""
-    while True:
-        yield from c.some()
-        s, j = c.s, c.behind_space(_MAX_GAP)
-        if _NEXT_WORDS.match(s, j):
-            c.i = j
-            return True
-        result = _RESULT.match(s, j)
-        if result is not None:
-            c.sink.stopped_at = result.group()
-            c.i = result.end()
-            return False
-        if c.last or not (c.begins((*_BEGINNINGS, _NAMESPACE), j) or _RESULT_PART.match(s, j)):
-            return False
-        yield from c.more()
+    s, j = c.s, c.behind_space(_MAX_GAP)
+    if c.i == len(s):
+        raise Undecided
+    if _NEXT_WORDS.match(s, j):
+        c.i = j
+        return True
+    result = c.found(_RESULT, j)
+    if result is not None:
+        c.sink.stopped_at = result.group()
+        c.i = result.end()
+        return False
+    c.wait(half_of(_NEXT_WORDS).match(s, j))
+    return False

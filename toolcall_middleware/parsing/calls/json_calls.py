@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..cursor import MAX_GAP, Cursor, NotACall, Steps, TextOver, Unreadable
@@ -18,18 +18,17 @@ from ..values.json_reader import JsonReader, decode, decoded
 from .call_arguments import CallArguments
 
 _MAX_NAME = 512  # characters of a key, a name or an id
-_MAX_OTHER = _MAX_EARLY = 1 << 20  # characters of another member, and of arguments before the name
-_MAX_FENCE = 32
+_MAX_OTHER = 1 << 20  # characters of another member
 _SHORT = re.compile(r"""(["'])[^"'\\]*\1""")  # a string that ends at its next quote
-_BARE_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
+_BARE_KEY = re.compile(rf"[A-Za-z_$][A-Za-z0-9_$-]{{0,{_MAX_NAME - 1}}}(?=[^A-Za-z0-9_$-])")
 # Without a marker, arguments that begin like a JSON Schema define a tool and do not call it.
 _SCHEMA = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}"object"')
-_SCHEMA_BEGUN = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}(?:"(?:o(?:b(?:j(?:e(?:ct?)?)?)?)?)?)?\Z')
 _VALUE_BEGINS = re.compile(r"[\w\"'{\[+.-]")
 _HALF_KEY, _HALF_NAME = re.compile(r"\w*"), re.compile(r"[^\s<>{}\[\]]*")
 _TOO_MANY = re.compile(r"\}[}\s]{0,64}(?:(?=\]|,\s{0,64}\{)|(?P<open>(?:,\s{0,64})?\Z))")
-_FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n")
-_FENCE_BEGUN = re.compile(r"`+[A-Za-z_]*[ \t]*\r?\Z")
+_BRACKET = re.compile(r"[{\[\]]")
+_BRACKET_OR_FENCE = re.compile(_BRACKET.pattern + r"|`{3,8}[A-Za-z_]{0,24}[ \t]{0,8}\r?\n")
+_PROSE = re.compile(r"[ \t]{0,255}[^\W_]")
 _HEAD = r"\{[ \t\r\n]*[\"'](?:name|function|type|id|tool_name|tool_call_id)[\"'][ \t\r\n]*:"
 
 
@@ -95,7 +94,7 @@ def read_json(c: Cursor, syntax: JsonCallSyntax) -> Steps[None]:
         yield from call.read()
         if call.lost and (syntax.close or in_list) and (yield from _find_back(c, syntax.close, in_list=in_list)):
             return
-        char = yield from _behind_call(c, syntax, in_list=in_list)
+        char = yield from c.ask(_behind_call, c, syntax, in_list=in_list)
         if char == ",":
             char, in_list = yield from _before_call(c, syntax, in_list=in_list)
     if char:
@@ -110,37 +109,29 @@ def _before_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> Steps[t
     The character is empty where only white space remains.
     """
     while True:
-        if (j := (yield from c.ahead())) < 0:
+        m = yield from c.match(_BRACKET if syntax.bare else _BRACKET_OR_FENCE, MAX_GAP)
+        if m is None:
             if c.behind_space() < len(c.s) or not c.sink.committed:
                 raise NotACall
             c.i = len(c.s)
             return "", in_list
-        char = c.s[j]
+        char = m.group()
         if char == "{" or (char == "]" and in_list):
-            c.i = j
+            c.i = m.start()
             return char, in_list
-        if char == "[" and not in_list:
-            in_list, c.i = True, j + 1
-            continue
-        if char != "`" or syntax.bare:
-            raise NotACall
-        fence = _FENCE.match(c.s, j)
-        if fence is not None:
-            c.i = fence.end()
-        elif c.last or len(c.s) - j >= _MAX_FENCE or not _FENCE_BEGUN.match(c.s, j):
-            raise NotACall
-        else:
-            yield from c.more()
+        if char in "[]":
+            if char == "]" or in_list:
+                raise NotACall
+            in_list = True
+        c.i = m.end()
 
 
-def _behind_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> Steps[str]:
+def _behind_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> str:
     """Go to the next call's brace, past the comma before a list's next entry, or to the list's end: that character.
 
     The cursor stays before any other character: a tail follows. Empty where the calls are over.
     """
-    while True:
-        if (j := (yield from c.ahead())) < 0:
-            return ""
+    while (j := c.ahead()) >= 0:
         char = c.s[j]
         if char == "{" or (in_list and char == "]"):
             c.i = j
@@ -152,11 +143,9 @@ def _behind_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> Steps[s
                 continue
             # Without markers, `; ` belongs to the calls only where a call follows.
             k = WHITE_SPACE.match(c.s, j + 1).end()
-            if k == len(c.s) and not c.last and k - c.i < MAX_GAP:
-                yield from c.more()
-                continue
+            c.wait(k == len(c.s) and k - c.i < MAX_GAP)
             if c.s[k : k + 1] != "{":
-                return ""
+                break
             c.i, char = k, "{"
         elif char == "}" and not any(marker.startswith("}") for marker in syntax.close):
             c.i = j + 1  # models miscount: the call has all of its braces
@@ -164,19 +153,7 @@ def _behind_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> Steps[s
         elif char in "{]":
             char = "}"  # not of a list
         return char
-
-
-def _no_prose(c: Cursor) -> Steps[None]:
-    """After an object without arguments: prose on its line shows that it mentions a call. Raises NotACall."""
-    while True:
-        k = c.i
-        while c.s[k : k + 1] in {" ", "\t"} and k - c.i < MAX_GAP:
-            k += 1
-        if k < len(c.s) or c.last:
-            break
-        yield from c.more()
-    if c.s[k : k + 1].isalnum():
-        raise NotACall
+    return ""
 
 
 def _near(close: tuple[str, ...]) -> re.Pattern[str]:
@@ -186,7 +163,7 @@ def _near(close: tuple[str, ...]) -> re.Pattern[str]:
 
 def _find_back(c: Cursor, close: tuple[str, ...], *, in_list: bool) -> Steps[bool]:
     """After a call that broke off: its closing marker, or the list's next call, shows that it was all markup."""
-    m = yield from c.near(_near(close))
+    m = yield from c.ask(c.near, _near(close))
     if m is None or (m["head"] and not in_list):
         yield from _tail(c, close)
         return True
@@ -199,57 +176,53 @@ def _tail(c: Cursor, close: tuple[str, ...]) -> Steps[None]:
     if close:
         yield from c.closer(close)
         return
-    while (j := (yield from c.ahead())) >= 0 and c.s[j] == "}":
+    while (j := (yield from c.ask(c.ahead))) >= 0 and c.s[j] == "}":
         c.i = j + 1
 
 
+@dataclass(slots=True, eq=False)
 class _Call:
     """One call object, or an object that wraps a list of them, while it is read."""
 
-    __slots__ = (
-        "args", "args_ended", "beside", "c", "cut", "due", "half", "held", "held_size", "hopeless", "id", "is_list",
-        "lost", "name", "repaired", "started", "syntax", "wraps",
-    )  # fmt: skip
-
-    def __init__(self, c: Cursor, syntax: JsonCallSyntax) -> None:
-        self.c, self.syntax = c, syntax
-        self.name: str | None = None
-        self.id: str | None = None
-        self.lost = self.repaired = self.started = self.hopeless = self.args_ended = self.cut = False
-        self.is_list = self.wraps = False
-        self.due = False  # a key or a value must follow
-        self.args: CallArguments | None = None
-        self.held: list[str] | None = None  # arguments before the name, or their first characters while it is held
-        self.held_size = 0
-        self.half: tuple[str, list[str]] | None = None  # the key, name, id or skipped value at hand
-        self.beside: dict[str, str] = {}  # members that are not part of a call, as JSON
+    c: Cursor
+    syntax: JsonCallSyntax
+    name: str | None = None
+    id: str | None = None
+    args_ended: bool = False
+    lost: bool = False  # the object is not JSON
+    repaired: bool = False
+    hopeless: bool = False  # a value begins as none does
+    is_list: bool = False  # the list that it wraps is being read
+    wraps: bool = False
+    due: bool = False  # a key or a value must follow
+    half: tuple[re.Pattern[str] | None, list[str]] | None = None
+    """What a key, name or id may begin with (None: another member's value is read), and what was read of it."""
+    beside: dict[str, str] = field(default_factory=dict)  # members that are not part of a call, as JSON
 
     def read(self) -> Steps[None]:
         """Read the object from its brace on."""
+        c, syntax = self.c, self.syntax
+        c.early, c.arguments = [], None
         try:
             yield from self._members(outer=True)
             if self.name is None:
                 if not self.wraps:
                     raise NotACall
                 if said := text_beside(self.beside):
-                    self.c.sink.says(said)
-                self.c.sink.consumed(self.c.taken())
-                self.c.sink.close()
+                    c.sink.says(said)
+                c.sink.consumed(c.taken())
+                c.sink.close()
                 return
-            if not self.started:
-                if self.syntax.bare and not self.args_ended:
-                    raise NotACall
-                if not self.args_ended and self.syntax.wrappers:
-                    yield from _no_prose(self.c)
-                self._start()
+            if not (c.is_open or self.args_ended):
+                if syntax.bare or (syntax.wrappers and (yield from c.match(_PROSE)) is not None):
+                    raise NotACall  # prose on its line shows that it mentions a call
             self._end(complete=True)
         except _Broken:
-            if not self.started:
-                if self.syntax.bare or self.name is None:
+            if not c.is_open:
+                if syntax.bare or self.name is None:
                     raise NotACall from None
-                if self.syntax.wrappers and (yield from self.c.near(_near(self.syntax.close))) is None:
+                if syntax.wrappers and (yield from c.ask(c.near, _near(syntax.close))) is None:
                     raise NotACall from None  # a mention of the syntax
-                self._start()  # the name was held, and no arguments have begun
             self.lost = self.repaired = True
             self._end(complete=True)
         except TextOver:
@@ -258,36 +231,27 @@ class _Call:
 
     def _text_over(self) -> None:
         """End the object with the text: an open call is closed, or cut. Raises NotACall where it cannot be a call."""
-        cut = self.c.cut
+        c, cut = self.c, self.c.cut
         if self.is_list:
             return
-        if not self.started and (self.syntax.bare or self.name is None):
-            early = self.name is None and self.held is not None
-            nameless = not cut and (early or (self.half is not None and self.half[0] == "skip"))
-            if self.hopeless or nameless or not self._half_word():
+        args = c.arguments if isinstance(c.arguments, CallArguments) and not self.args_ended else None
+        if not c.is_open and (self.syntax.bare or self.name is None):
+            c.named = None
+            early = self.name is None and c.arguments is not None
+            nameless = not cut and (early or (self.half is not None and self.half[0] is None))
+            pattern, read = self.half or (None, [])
+            if self.hopeless or nameless or (pattern is not None and not pattern.fullmatch("".join(read)[1:])):
                 raise NotACall
             return
-        args = None if self.args_ended else self.args
-        in_args = args is not None
         if args is not None and cut:
-            if not self.started and args.is_data:
+            if not c.is_open and args.is_data:
                 raise Unreadable(self.name or "")
-            self._put(args.release(), settled=True)
+            c.say(args.release())
         elif args is not None:
-            self._put(args.close(), settled=True)
-            self.cut = args.cut
+            c.say(args.close())
             self.args_ended = True
-        if not self.started:
-            self._start()
-        self.repaired = self.repaired or not (in_args and cut)
-        ended = not cut and (self.args_ended or not self.due)
-        self._end(complete=ended)
-
-    def _half_word(self) -> bool:
-        if self.half is None or self.half[0] == "skip":
-            return True
-        half = _HALF_NAME if self.half[0] != "key" or (self.syntax.keyed and self.name is None) else _HALF_KEY
-        return half.fullmatch("".join(self.half[1])[1:]) is not None
+        self.repaired = self.repaired or args is None or not cut
+        self._end(complete=not cut and (self.args_ended or not self.due))
 
     def _members(self, *, outer: bool) -> Steps[None]:
         c = self.c
@@ -298,7 +262,7 @@ class _Call:
                 c.i += 1
                 continue
             key = yield from self._key(char)
-            begun = self.started or self.wraps
+            begun = c.is_open or self.wraps
             if not self.syntax.takes(key, outer=outer, begun=begun, beside=self.beside):
                 raise NotACall
             char = yield from c.char()
@@ -323,17 +287,14 @@ class _Call:
     def _key(self, char: str) -> Steps[str]:
         c = self.c
         if char not in "\"'":
-            while True:
-                m = _BARE_KEY.match(c.s, c.i)
-                if m is None or m.end() - c.i > _MAX_NAME:
-                    raise _Broken
-                if m.end() < len(c.s):
-                    break
-                yield from c.more()
+            m = yield from c.match(_BARE_KEY)
+            if m is None:
+                raise _Broken
             self.repaired = True
             c.i = m.end()
             return m.group()
-        key = yield from self._decoded("key")
+        half = _HALF_NAME if self.syntax.keyed and self.name is None else _HALF_KEY
+        key = yield from self._decoded(half)
         return key if isinstance(key, str) else str(key)
 
     def _value(self, key: str, char: str, *, outer: bool) -> Steps[None]:
@@ -350,47 +311,43 @@ class _Call:
         elif key == "function" and char == "{" and outer:
             yield from self._members(outer=False)
         elif key in syntax.names and self.name is None and quoted:
-            name = yield from self._decoded("name")
+            name = yield from self._decoded(_HALF_NAME)
             if not isinstance(name, str) or not name:
                 raise NotACall
             self._set_name(name)
         elif key in syntax.ids and quoted:
-            value = yield from self._decoded("id", key)
+            value = yield from self._decoded(_HALF_NAME, key)
             if isinstance(value, (str, int)) and not isinstance(value, bool):
                 self.id = str(value)
         elif key in syntax.arguments and not self.args_ended and not (key in syntax.names and quoted):
             yield from self._arguments(char)
         else:
-            self.beside[key] = yield from self._json("skip")
+            self.beside[key] = yield from self._json(None)
 
-    def _json(self, kind: str) -> Steps[str]:
-        """Read a value as JSON. A key, a name or an id has at most `_MAX_NAME` characters."""
+    def _json(self, half: re.Pattern[str] | None) -> Steps[str]:
+        """Read a value as JSON. A key, a name or an id (`half` is what it may begin with) is short."""
         c, reader, read, skipped = self.c, JsonReader(), 0, False
         out: list[str] = []
-        self.half = (kind, out)
-        while True:
-            if c.i == len(c.s):
-                yield from c.more()
-                continue
+        self.half = half, out
+        while not (reader.done or reader.stuck):
+            yield from c.some()
             s, begin, end = c.s, c.i, c.i + _MAX_NAME - read
-            if kind != "skip" and end < len(s) and (read or not _SHORT.match(s, begin, end)):
+            if half is not None and end < len(s) and (read or not _SHORT.match(s, begin, end)):
                 s = s[:end]
             c.i = reader.feed(s, begin, out)
             read += c.i - begin
-            if reader.done or reader.stuck:
-                break
-            if kind == "skip" and read > _MAX_OTHER:
+            if half is None and read > _MAX_OTHER:
                 out.clear()
                 skipped = True
-            elif kind != "skip" and read >= _MAX_NAME:
+            elif half is not None and read >= _MAX_NAME and not (reader.done or reader.stuck):
                 raise _Broken
         reader.close(out)
         self.half = None
         self.repaired = self.repaired or reader.repaired
         return "" if skipped else "".join(out)
 
-    def _decoded(self, kind: str, key: str = "") -> Steps[object]:
-        text = yield from self._json(kind)
+    def _decoded(self, half: re.Pattern[str], key: str = "") -> Steps[object]:
+        text = yield from self._json(half)
         if key:
             self.beside[key] = text
         try:
@@ -399,76 +356,35 @@ class _Call:
             raise _Broken from None
 
     def _set_name(self, name: str) -> None:
-        self.name = name
-        if self.syntax.bare:
-            defines = self.held is not None and _SCHEMA.match("".join(self.held)) is not None
-            if defines or not self.c.sink.offered(name):
-                raise NotACall
+        self.name, c = name, self.c
+        if self.syntax.bare and (not c.sink.offered(name) or _SCHEMA.match("".join(c.early))):
+            raise NotACall
         # Otherwise the name is held until the arguments show what they are.
-        if self.held is not None or (not self.syntax.bare and self.c.sink.takes_any(name)):
-            self._start()
-
-    def _start(self) -> None:
-        name, held = self.name or "", "".join(self.held or ())
-        if held and not held.startswith("{") and not self.c.sink.takes_any(name):
-            raise Unreadable(name)
-        self.started = True
-        self.held = None
-        self.c.start(name, self.id)
-        self.c.sink.args(held)
+        if self.args_ended or (not self.syntax.bare and c.sink.takes_any(name)):
+            c.start(name, self.id)
 
     def _arguments(self, char: str) -> Steps[None]:
-        c, syntax = self.c, self.syntax
-        if syntax.bare and char not in "{\"'nN":
+        c, bare = self.c, self.syntax.bare
+        if bare and char not in "{\"'nN":
             raise NotACall  # `"args": ["-v"]` is data
-        if not self.started:
-            self.held = []
-        args = self.args = CallArguments(char, syntax.close, c.sink.arguments)
-        while True:
-            c.i, out = args.feed(c.s, c.i)
-            if syntax.bare and self.name is not None and not self.started and args.doubtful:
-                raise NotACall
-            waits = args.stuck and not c.last and c.begins(syntax.close, c.i)
-            if args.stuck and not waits:
-                out += args.close(marked=c.s.startswith(syntax.close, c.i))
-            if syntax.bare and not self.started and args.done and args.is_data:
-                raise NotACall
-            self._put(out, settled=args.settled)
-            if args.done:
-                break
-            if not waits and c.i == len(c.s) and args.within and self.held is None:
-                c.sink.flows(args.within)
-            yield from c.more()
-        self.repaired = self.repaired or args.repaired
-        self.cut = args.cut
-        self.args_ended = True
-
-    def _put(self, out: str, *, settled: bool) -> None:
-        """Emit a piece of the arguments, or hold it until the call starts."""
-        if self.held is None:
-            self.c.sink.args(out)
-            return
-        if out:  # a string is held whole, piece by piece, by its own reader
-            self.held.append(out)
-        if self.name is None:
-            self.held_size += len(out)
-            if self.held_size > _MAX_EARLY:
-                raise NotACall
-            return
-        held = "".join(self.held)
-        if not self.syntax.bare:
-            settled = held != ""
-            if settled and not held.startswith("{"):
-                raise Unreadable(self.name)
-        elif settled and _SCHEMA.match(held):
+        refused = None
+        if self.name is not None and not c.is_open:
+            c.named = self.name, self.id
+            refused = _SCHEMA if bare else None
+        close = self.syntax.close
+        args = CallArguments(char, close, c.sink.arguments, closers=close, refused=refused)
+        yield from c.copy(args)
+        if bare and not c.is_open and args.is_data:
             raise NotACall
-        if settled and (not self.syntax.bare or _SCHEMA_BEGUN.match(held) is None):
-            self._start()
+        c.named = None
+        self.repaired = self.repaired or args.repaired
+        self.args_ended = True
 
     def _entries(self) -> Steps[None]:
         """Read the list of calls that this object wraps, or the single call in its place."""
         c, inner = self.c, replace(self.syntax, bare=False, wrappers=frozenset(), wrapper_only=False)
         self.is_list = True
+        early, arguments = c.early, c.arguments
         behind = listed = alone = False
         while (char := (yield from c.char())) != "]":
             if char == "{":
@@ -495,13 +411,16 @@ class _Call:
         else:
             c.i += 1
         self.is_list, self.wraps = False, True
+        c.early, c.arguments = early, arguments
 
     def _end(self, *, complete: bool) -> None:
-        beside = ""
+        c, beside = self.c, ""
+        if not c.is_open:
+            c.start(self.name or "", self.id)
         if complete and not self.args_ended:
-            beside = arguments_beside(self.beside, self.c.sink.schema(self.name or "")) or "{}"
+            beside = arguments_beside(self.beside, c.sink.schema(self.name or "")) or "{}"
             self.repaired = self.repaired or beside != "{}"
-        self.c.end(beside, complete=complete and not self.cut, repaired=self.repaired)
+        c.end(beside, complete=complete, repaired=self.repaired)
 
 
 def arguments_beside(members: Mapping[str, str], schema: Mapping[str, Any] | None) -> str:

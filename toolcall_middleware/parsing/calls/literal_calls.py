@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..cursor import Cursor, NotACall, Steps, TextOver
 from ..patterns import WHITE_SPACE, half_of
@@ -14,8 +14,8 @@ from ..values.literal_reader import LiteralReader, Notation
 _NAME = re.compile(r"(?:\d{1,8}(?=[^\W\d]))?[^\W\d][\w.\-/:]{0,255}")
 _DIGITS = re.compile(r"\d{1,8}\Z")
 _KEYWORD = re.compile(r"[^\W\d]\w{0,255}[ \t\r\n]{0,64}(?:=(?!=)|\Z)")
-_ANOTHER = re.compile(rf"\[[ \t\r\n]{{0,64}}({_NAME.pattern})[ \t\r\n]{{0,64}}\(")
-_ANOTHER_PART = half_of(_ANOTHER)
+_NAMED = re.compile(rf"(?P<name>{_NAME.pattern})[ \t\r\n]{{0,512}}\(")
+_ANOTHER = re.compile(rf"\[[ \t\r\n]{{0,64}}(?P<name>{_NAME.pattern})[ \t\r\n]{{0,64}}\(")
 _METHOD = ".call"  # `f.call(x=1)`: Llama 3.1's way to call what it was trained on
 _MAX_HOLD = 512
 _MAX_GAP = _MAX_HOLD - 1
@@ -41,10 +41,11 @@ class PythonicSyntax:
     """The calls and the marker may be repeated directly after the closing marker: the copy is dropped."""
 
 
-def read_python(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
+def read_python(c: Cursor, syntax: PythonicSyntax) -> Steps[None]:
     """Read list after list of calls, or call after call."""
-    while True:
-        listed = yield from _open(cursor, syntax)
+    mark = "["
+    while mark == "[":
+        listed = yield from c.ask(_opens_list, c, syntax)
         notation = Notation(
             quotes=('"""', "'''", '"', "'"),
             keywords=True,
@@ -52,154 +53,113 @@ def read_python(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
             listed=listed,
             wrapped=bool(syntax.wrapper),
         )
-        another: bool | None = True
-        while another:
-            wrapped = syntax.wrapper and (yield from cursor.marker((f"{syntax.wrapper}(",), _MAX_GAP))
-            name = yield from _name(cursor, syntax, listed=listed)
+        mark = ","
+        while mark == ",":
+            wrapped = syntax.wrapper and (yield from c.marker((f"{syntax.wrapper}(",), _MAX_GAP))
+            name = yield from c.ask(_name, c, syntax, listed=listed)
             if name == "]":  # after a comma
+                mark = name
                 break
-            yield from _call(cursor, name, notation, "(")
+            yield from _call(c, name, notation, "(")
             if wrapped:
-                yield from cursor.marker((")",), _MAX_GAP)
-            another = yield from _another(cursor, syntax, listed=listed)
-            if another is None:
-                return
-        if not (yield from _another_list(cursor, syntax)):
-            return
+                yield from c.marker((")",), _MAX_GAP)
+            mark = yield from c.ask(_after_call, c, syntax, listed=listed)
+        if mark == "]":
+            mark = yield from c.ask(_after_list, c, syntax)
+    if mark and syntax.echoed:
+        yield from c.ask(_skip_echo, c, syntax)
 
 
-def _open(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool]:
+def _opens_list(c: Cursor, syntax: PythonicSyntax) -> bool:
     """Go to the first call. Returns whether the calls are in a list. Raises NotACall where none can follow."""
-    k = yield from cursor.ahead(_MAX_GAP, needed=True)
-    if k >= 0 and cursor.s[k] == "[":
-        cursor.i = k + 1
-        return True
-    if k < 0 or syntax.brackets:
+    k = c.ahead(_MAX_GAP, needed=True)
+    listed = k >= 0 and c.s[k] == "["
+    if k < 0 or (syntax.brackets and not listed):
         raise NotACall
-    cursor.i = k
-    return False
+    c.i = k + listed
+    return listed
 
 
-def _name(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[str]:
+def _name(c: Cursor, syntax: PythonicSyntax, *, listed: bool) -> str:
     """Read a name, up to its parenthesis; `]` at the end of the list. Raises NotACall where neither is here."""
-    sink = cursor.sink
-    while True:
-        k = yield from cursor.ahead(_MAX_GAP, needed=True)
-        if k < 0:
-            break
-        s = cursor.s
-        m = _NAME.match(s, k)
-        if m is None and not cursor.last and _DIGITS.match(s, k):
-            yield from cursor.more()  # a name may begin with digits
-            continue
-        j = k if m is None else WHITE_SPACE.match(s, m.end(), m.end() + _MAX_HOLD).end()
-        if m is not None and j == len(s) and not cursor.last:
-            yield from cursor.more()
-            continue
-        if s[k] == "]" and listed and sink.committed:
-            cursor.i = k + 1
+    sink, k = c.sink, c.ahead(_MAX_GAP, needed=True)
+    m = c.found(_NAMED, k) if k >= 0 else None
+    if m is None:
+        if k >= 0 and c.s[k] == "]" and listed and sink.committed:
+            c.i = k + 1
             return "]"
-        if m is None or not s.startswith("(", j):
-            break
-        name = m.group()
-        if syntax.prefix and not sink.offered(name):
-            name = name.removeprefix(syntax.prefix)
-        if syntax.bare and not sink.committed:
-            fits = _fits(cursor, name, j + 1)
-            if fits is None:
-                yield from cursor.more()
-                continue
-            if not fits:
-                break
-        cursor.i = j
-        if not sink.offered(name) and sink.offered(name.removesuffix(_METHOD)):
-            name = name.removesuffix(_METHOD)
-        return name
-    raise NotACall
+        raise NotACall
+    name = m["name"]
+    if syntax.prefix and not sink.offered(name):
+        name = name.removeprefix(syntax.prefix)
+    if syntax.bare and not sink.committed and not _fits(c, name, m.end()):
+        raise NotACall
+    c.i = m.end() - 1
+    return name if sink.offered(name) or not sink.offered(name.removesuffix(_METHOD)) else name.removesuffix(_METHOD)
 
 
-def _fits(cursor: Cursor, name: str, k: int) -> bool | None:
-    """Whether text that may be a call without a marker is one; None where more text is needed."""
-    s = cursor.s
-    if not cursor.sink.offered(name):
+def _fits(c: Cursor, name: str, k: int) -> bool:
+    """Whether text that may be a call without a marker is one; `k` is after its parenthesis."""
+    s = c.s
+    if not c.sink.offered(name):
         return False
     k = WHITE_SPACE.match(s, k, k + _MAX_HOLD).end()
+    c.wait(k == len(s))
     if k == len(s):
-        return False if cursor.last else None
+        return False
     keyword = _KEYWORD.match(s, k)
-    if keyword is not None and keyword.end() == len(s) and not cursor.last:
-        return None
-    known = cursor.sink.schema(name) is not None
+    c.wait(keyword is not None and keyword.end() == len(s))
+    known = c.sink.schema(name) is not None
     return (
         s[k] == ")" or (keyword is not None and s[keyword.end() - 1] == "=") or (known and s[k] in "\"'{[-0123456789*")
     )
 
 
-def _another(cursor: Cursor, syntax: PythonicSyntax, *, listed: bool) -> Steps[bool | None]:
-    """After a call: whether another one follows, or the end of the list (False); None where all calls are over."""
-    while True:
-        k = yield from cursor.ahead(_MAX_GAP)
-        if k < 0 or (yield from _closed(cursor, syntax, k)):
-            return None
-        c = cursor.s[k : k + 1]
-        if listed:
-            if c and c in ",;]":
-                cursor.i = k + 1
-                return c != "]"
-        elif not syntax.brackets and c and (c in ",;" or _NAME.match(cursor.s, k)):
-            cursor.i = k + 1 if c in ",;" else k
-            return True
-        name_begun = not listed and not syntax.brackets and _DIGITS.match(cursor.s, k)
-        if cursor.last or not (name_begun or cursor.begins(syntax.close, k)):
-            return None
-        yield from cursor.more()
+def _after_call(c: Cursor, syntax: PythonicSyntax, *, listed: bool) -> str:
+    """Go to another call (`,`), or past the end of the list (`]`) or a closing marker. Empty where none is here."""
+    if (k := c.ahead(_MAX_GAP)) < 0:
+        return ""
+    if marker := c.take(syntax.close, k):
+        return marker
+    char, lined = c.s[k], not (listed or syntax.brackets)
+    if char in ",;" and (listed or lined):
+        c.i = k + 1
+        return ","
+    if char == "]" and listed:
+        c.i = k + 1
+        return char
+    if lined and _NAME.match(c.s, k):
+        c.i = k
+        return ","
+    c.wait((lined and _DIGITS.match(c.s, k)) or c.begins(syntax.close, k))
+    return ""
 
 
-def _another_list(cursor: Cursor, syntax: PythonicSyntax) -> Steps[bool]:
-    """After a list: whether another one follows."""
-    while True:
-        k = yield from cursor.ahead(_MAX_GAP)
-        if k < 0 or (yield from _closed(cursor, syntax, k)):
-            return False
-        m = _ANOTHER.match(cursor.s, k) if syntax.brackets else None
-        if m is not None:
-            fits = _fits(cursor, m.group(1), m.end()) if syntax.bare else True
-            if fits:
-                cursor.i = k
-                return True
-            wait = fits is None
-        else:
-            wait = not cursor.last and _ANOTHER_PART.match(cursor.s, k) is not None
-        if not wait and (cursor.last or not cursor.begins(syntax.close, k)):
-            return False
-        yield from cursor.more()
+def _after_list(c: Cursor, syntax: PythonicSyntax) -> str:
+    """Go to another list (`[`), or past a closing marker. Empty where neither is here."""
+    if (k := c.ahead(_MAX_GAP)) < 0:
+        return ""
+    if marker := c.take(syntax.close, k):
+        return marker
+    m = c.found(_ANOTHER, k)
+    if m is not None and syntax.brackets and (not syntax.bare or _fits(c, m["name"], m.end())):
+        c.i = k
+        return "["
+    c.wait(c.begins(syntax.close, k))
+    return ""
 
 
-def _closed(cursor: Cursor, syntax: PythonicSyntax, k: int) -> Steps[bool]:
-    """Go past a closing marker at `k`, after which all calls are over. Returns whether one is there."""
-    if not cursor.take(syntax.close, k):
-        return False
-    if syntax.echoed:
-        yield from _echo(cursor, syntax)
-    return True
-
-
-def _echo(cursor: Cursor, syntax: PythonicSyntax) -> Steps[None]:
+def _skip_echo(c: Cursor, syntax: PythonicSyntax) -> None:
     """Skip a copy of the calls after the closing marker, up to another closing marker."""
-    while True:
-        s, i = cursor.s, cursor.i
-        if i == len(s) and not cursor.last:
-            yield from cursor.more()
-            continue
-        if not s.startswith("[", i):
-            return
-        another = _ANOTHER.match(s, i)
-        end = min([k + len(m) for m in syntax.close if (k := s.find(m, i, i + _MAX_ECHO)) >= 0], default=-1)
-        if end >= 0 or cursor.last or len(s) >= i + _MAX_ECHO or not (another or _ANOTHER_PART.match(s, i)):
-            if another and end >= 0:
-                cursor.i = end
-            return
-        yield from cursor.more()
+    s, i = c.s, c.i
+    c.wait(i == len(s))
+    if not s.startswith("[", i):
+        return
+    end = min([k + len(m) for m in syntax.close if (k := s.find(m, i, i + _MAX_ECHO)) >= 0], default=-1)
+    another = _ANOTHER.match(s, i)
+    c.wait(end < 0 and len(s) < i + _MAX_ECHO and (another or half_of(_ANOTHER).match(s, i)))
+    if another and end >= 0:
+        c.i = end
 
 
 # -- Gemma -------------------------------------------------------------------------------------------------------------
@@ -211,61 +171,37 @@ _HEAD = re.compile(
     rf"(?::?call)?[ \t]{{0,32}}:[ \t]{{0,32}}(?P<name>(?:{_GEMMA_NAME}{{1,64}}:){{0,8}}{_GEMMA_NAME}{{1,256}})"
     r"[ \t\r\n]{0,32}(?P<bracket>[{(])"
 )
-_HEAD_PART = half_of(_HEAD)
 
 
-@dataclass(frozen=True, slots=True)
-class GemmaSyntax:
-    """How such calls are written."""
-
-    close: str
-    """The marker after a call."""
-    quote: str
-    """The marker before and after a string."""
-    inner: str = ""
-    """The meaning of that marker inside a string."""
-    notation: Notation = field(init=False)
-
-    def __post_init__(self) -> None:
-        notation = Notation(
-            # Inside lists and objects the models fall back to JSON's and Python's quotes.
-            quotes=(self.quote, '"', "'"),
-            verbatim=frozenset({self.quote}),
-            inner=self.inner,
-            ends=(self.close,),
-        )
-        object.__setattr__(self, "notation", notation)
-
-
-def read_gemma(cursor: Cursor, syntax: GemmaSyntax) -> Steps[None]:
+def read_gemma(c: Cursor, notation: Notation) -> Steps[None]:
     """Read `call:…{…}`, repeated, and the closing marker."""
-    sink = cursor.sink
+    sink = c.sink
     first = True
-    while first or not (yield from cursor.marker((syntax.close,), _MAX_HOLD)):
-        m = yield from cursor.match(_HEAD, _HEAD_PART, _MAX_HOLD)
+    while first or not (yield from c.marker(notation.ends, _MAX_HOLD)):
+        m = yield from c.match(_HEAD, _MAX_HOLD)
         if m is None or not (first or m.group().startswith("call")):
             if first:
                 raise NotACall
             return
         first = False
-        cursor.i = m.start("bracket")
+        c.i = m.start("bracket")
         name = m["name"]
         if not sink.offered(name) and sink.offered(bare := name.rpartition(":")[2]):
             name = bare
-        yield from _call(cursor, name, syntax.notation, m["bracket"])
+        yield from _call(c, name, notation, m["bracket"])
 
 
-def _call(cursor: Cursor, name: str, notation: Notation, opening: str) -> Steps[None]:
+def _call(c: Cursor, name: str, notation: Notation, opening: str) -> Steps[None]:
     """Read a call from its opening bracket on. Repairs are also reported for a call that was cut off."""
-    sink = cursor.sink
+    sink = c.sink
     arguments = LiteralReader(notation, opening, sink.schema(name), sink.offered)
-    cursor.start(name)
+    c.start(name)
     sink.args("{")
-    cursor.i += 1  # the bracket: it is part of the arguments
+    c.i += 1  # the bracket: it is part of the arguments
     try:
-        yield from cursor.copy(arguments)
+        yield from c.copy(arguments)
     except TextOver:
-        said = "" if cursor.cut else arguments.close()
-        cursor.end(said, complete=not cursor.cut, repaired=arguments.repaired, closing=())
+        said = "" if c.cut else arguments.close()
+        c.end(said, complete=not c.cut, repaired=arguments.repaired, closing=())
     else:
-        cursor.end(closing=())
+        c.end(closing=())

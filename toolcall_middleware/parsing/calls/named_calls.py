@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..cursor import MAX_GAP, Cursor, NotACall, Steps, TextOver
+from ..cursor import MAX_GAP, Cursor, NotACall, Steps
 from ..patterns import TOOL_NAME, WHITE_SPACE
 from .call_arguments import CallArguments
 
 _OBSERVATION = "Observation:"
 FENCE = re.compile(r"`{3,}[A-Za-z_]*[ \t]*\r?\n?")
 _MAX_NAME = 400
+_NEVER = re.compile("(?!)")
 _MARKUP = "<>{}[]`|"
 
 
@@ -57,215 +58,177 @@ class NamedSyntax:
         return (*self.item, *self.close)
 
 
-def read_named(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
+def read_named(c: Cursor, syntax: NamedSyntax) -> Steps[None]:
     """Read call after call, up to the closing marker."""
-    fresh = True  # no name has been read yet
-    while True:
-        if syntax.item and not (yield from _item(cursor, syntax, fresh=fresh)):
-            return
-        named, marked = yield from _name(cursor, syntax)
+    fresh = another = True  # fresh: no name has been read yet
+    while another and (not syntax.item or (yield from c.ask(_item, c, syntax, fresh=fresh))):
+        name, call_id, marked = yield from c.ask(_name, c, syntax)
         # The name is emitted once its arguments begin, or nothing but markup follows it: words show a mention.
-        try:
-            first, _ = yield from _before_arguments(cursor, syntax.before)
-            if not first:
-                yield from _markup_follows(cursor, syntax)
-        except TextOver:
-            cursor.start(*named)
-            raise
-        fresh = False
-        lost = bool(syntax.item_close)
+        c.named = name, call_id
+        first, _ = yield from _before_arguments(c, syntax.before)
+        fresh, lost = False, bool(syntax.item_close)
         if first:
-            arguments = CallArguments(first, syntax.closing, cursor.sink.arguments)
-            yield from cursor.call(*named, arguments)
+            arguments = CallArguments(first, syntax.closing, c.sink.arguments)
+            yield from c.call(arguments)
             lost = lost and arguments.stuck
         else:
-            cursor.start(*named)
-            cursor.end("{}")
+            yield from _markup_follows(c, syntax)
+            c.say("{}")
+            c.end()
         if lost:
-            yield from _find_back(cursor, syntax)
-        if not (yield from _after_call(cursor, syntax, marked=marked)):
-            return
+            # The next marker, if it is near, shows that what is between is markup.
+            m = yield from c.ask(c.near, _any_of((*syntax.item_close, *syntax.around)))
+            if m is not None and m.start() > c.i:
+                c.skip_to(m.start())
+        another = yield from _after_call(c, syntax, marked=marked)
 
 
-def _item(cursor: Cursor, syntax: NamedSyntax, *, fresh: bool) -> Steps[bool]:
-    """Go to a call's name. False where none follows."""
+def _any_of(markers: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, markers)))
+
+
+def _item(c: Cursor, syntax: NamedSyntax, *, fresh: bool) -> bool:
+    """Go past the marker that opens a call. False where none follows."""
     while True:
-        j = cursor.behind_space()
-        if cursor.take(syntax.item, j):
+        j = c.behind_space()
+        if c.take(syntax.item, j):
             return True
-        if cursor.take(syntax.close, j):
+        if c.take(syntax.close, j):
             if fresh:
-                cursor.sink.accept()  # no call at all: nothing but markup
+                c.sink.accept()  # no call at all: nothing but markup
             return False
-        begun = cursor.begins(syntax.around, j)
-        if syntax.noise and fresh and j < len(cursor.s) and not begun:
-            # Text before the first call: it is skipped where a call follows soon.
-            m = yield from cursor.near(re.compile("|".join(map(re.escape, syntax.around))))
-            if m is None or m.group() in syntax.close:
-                raise NotACall
-            cursor.i = m.start()
-            continue
-        if begun and j - cursor.i < MAX_GAP:
-            if not cursor.last:
-                yield from cursor.more()
-                continue
-            if cursor.sink.committed:
-                cursor.i = len(cursor.s)  # half a marker at the end of the text is markup too
-                return False
-        if not cursor.sink.committed and syntax.item_missing and TOOL_NAME.match(cursor.s, j):
-            cursor.i = j
-            return True
-        if not cursor.sink.committed:
+        begun = c.begins(syntax.around, j)
+        if not (syntax.noise and fresh) or begun or j == len(c.s):
+            break
+        # Text before the first call: it is skipped where a call follows soon.
+        m = c.near(_any_of(syntax.around))
+        if m is None or m.group() in syntax.close:
             raise NotACall
+        c.i = m.start()
+    begun = begun and j - c.i < MAX_GAP
+    c.wait(begun)
+    if c.sink.committed:
+        c.i = len(c.s) if begun else c.i  # half a marker at the end of the text is markup too
         return False
+    if not (syntax.item_missing and TOOL_NAME.match(c.s, j)):
+        raise NotACall
+    c.i = j
+    return True
 
 
-def _name(cursor: Cursor, syntax: NamedSyntax) -> Steps[tuple[tuple[str, str | None], bool]]:
+def _name(c: Cursor, syntax: NamedSyntax) -> tuple[str, str | None, bool]:
     """A call's name and its id, and whether a marker ended the name. Raises NotACall for anything else."""
-    own_id: str | None = None
-    marked = True
+    s, i, own_id = c.s, c.i, ""
     if syntax.leading:
-        own_id = yield from cursor.upto(syntax.leading, _MAX_NAME)
-    while True:
-        s = cursor.s
-        j = cursor.behind_space()
-        m = TOOL_NAME.match(s, j)
-        if m is None:
-            if j < len(s) or cursor.last or j - cursor.i >= MAX_GAP:
-                raise NotACall
-            yield from cursor.more()
-            continue
-        written, k = m.group(), WHITE_SPACE.match(s, m.end()).end()
-        if "\n" in syntax.name_ends and "\n" in s[m.end() : k]:
-            break
-        marker = next((marker for marker in syntax.name_ends if s.startswith(marker, k)), None)
-        if marker is None:
-            if cursor.last or k - j >= _MAX_NAME or not cursor.begins(syntax.name_ends, k):
-                raise NotACall
-            yield from cursor.more()
-            continue
-        if marker == "{":
-            marked = False
-            break
-        k += len(marker)
+        i = c.upto(syntax.leading, _MAX_NAME, i)
+        own_id = s[c.i : i - len(syntax.leading)]
+    j = WHITE_SPACE.match(s, i).end()
+    m = TOOL_NAME.match(s, j)
+    if m is None:
+        c.wait(j == len(s) and j - i < MAX_GAP)
+        raise NotACall
+    written, k = m.group(), WHITE_SPACE.match(s, m.end()).end()
+    marker = "\n" if "\n" in syntax.name_ends and "\n" in s[m.end() : k] else ""
+    if not marker:
+        marker = next((marker for marker in syntax.name_ends if s.startswith(marker, k)), "")
+        if not marker:
+            c.wait(k - j < _MAX_NAME and c.begins(syntax.name_ends, k))
+            raise NotACall
+        k += len(marker) if marker != "{" else 0
         if syntax.call_id is not None and marker == syntax.call_id[0]:
-            cursor.i = k
-            own_id = yield from cursor.upto(syntax.call_id[1], _MAX_NAME)
-            k = cursor.i
-        elif syntax.typed:
-            second = _second_name(s, k, written, last=cursor.last)
-            if second is None:
-                if cursor.last:
-                    raise NotACall  # half a name
-                yield from cursor.more()
-                continue
-            written, k = second
-        break
-    cursor.i = k
-    name, call_id = syntax.identify(written, cursor.sink.offered)
+            i, k = k, c.upto(syntax.call_id[1], _MAX_NAME, k)
+            own_id = s[i : k - len(syntax.call_id[1])]
+        elif syntax.typed and marker != "{":
+            written, k = _second_name(c, k, written)
+    name, call_id = syntax.identify(written, c.sink.offered)
     if not name:
         raise NotACall
-    return (name, call_id or (None if own_id is None else own_id.strip() or None)), marked
+    c.i = k
+    return name, call_id or own_id.strip() or None, marker != "{"
 
 
-def _second_name(s: str, k: int, written: str, *, last: bool) -> tuple[str, int] | None:
-    """The name that the separator before `s[k]` ends, and the index after it. None where more text is needed."""
-    j = WHITE_SPACE.match(s, k).end()
-    if j == len(s):
-        return (written, k) if last else None
+def _second_name(c: Cursor, k: int, written: str) -> tuple[str, int]:
+    """The name that the separator before `s[k]` ends, and the index after it."""
+    s, j = c.s, WHITE_SPACE.match(c.s, k).end()
+    c.wait(j == len(s))
     m = None if s.startswith(("{", "`", '"'), j) else TOOL_NAME.match(s, j)
     if m is None:
-        return (written, k)
+        return written, k
+    c.wait(m.end() == len(s))
     if m.end() == len(s):
-        return None
+        raise NotACall  # half a name
     if written == "function" or s[m.end()] in "\r\n{` ":
         return m.group(), m.end()
     return written, k
 
 
-def _before_arguments(cursor: Cursor, before: tuple[str, ...] = ()) -> Steps[tuple[str, bool]]:
+def _before_arguments(c: Cursor, before: tuple[str, ...] = ()) -> Steps[tuple[str, bool]]:
     """Skip white space, markers and a fence: the first character of the arguments, which is empty without any, and
     whether a fence was there.
     """
     fenced = False
     while True:
-        s, j = cursor.s, cursor.behind_space(MAX_GAP)
-        if cursor.take(before, j):
+        s, j = c.s, c.behind_space(MAX_GAP)
+        if c.take(before, j):
             continue
         fence = FENCE.match(s, j)
         half = s.startswith("`", j) and (fence is None or fence.end() == len(s)) and len(s) - j < 32
-        if j == len(s) or (not cursor.last and (half or cursor.begins((*before, "null"), j))):
-            yield from cursor.more()
+        if j == len(s) or (not c.last and (half or c.begins((*before, "null"), j))):
+            yield from c.more()
         elif fence is not None:
-            cursor.i, fenced = fence.end(), True
+            c.i, fenced = fence.end(), True
         elif s[j] in "{[\"'" or s.startswith("null", j):
-            cursor.i = j
+            c.i = j
             return s[j], fenced
         else:
-            if cursor.begins(before, j):
-                cursor.i = len(s)  # half a marker at the end of the text is markup too
+            if c.begins(before, j):
+                c.i = len(s)  # half a marker at the end of the text is markup too
             return "", fenced  # the closing marker, the next call, or something else
 
 
-def _markup_follows(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
+def _markup_follows(c: Cursor, syntax: NamedSyntax) -> Steps[None]:
     """Wait until what follows a name without arguments shows that it is markup. Raises NotACall for anything else."""
     around = (*syntax.closing, *syntax.around)
-    j = yield from cursor.decided(around)
-    if j == len(cursor.s):
-        yield from cursor.more()
-    if not cursor.s.startswith((*around, *_MARKUP), j):
+    j = yield from c.decided(around)
+    if j == len(c.s):
+        yield from c.more()
+    if not c.s.startswith((*around, *_MARKUP), j):
         raise NotACall
 
 
-def _find_back(cursor: Cursor, syntax: NamedSyntax) -> Steps[None]:
-    """After a call that broke off: the next marker, if it is near, shows that what is between is markup."""
-    m = yield from cursor.near(re.compile("|".join(map(re.escape, (*syntax.item_close, *syntax.around)))))
-    if m is not None and m.start() > cursor.i:
-        cursor.skip_to(m.start())
-
-
-def _after_call(cursor: Cursor, syntax: NamedSyntax, *, marked: bool) -> Steps[bool]:
+def _after_call(c: Cursor, syntax: NamedSyntax, *, marked: bool) -> Steps[bool]:
     """After the arguments: a fence's end, the call's closing marker. Whether another call may follow."""
-    if not syntax.item and not syntax.item_close:
-        if not syntax.reopen:
-            return False
-        if (yield from _goes_on(cursor, syntax)):
+    if not syntax.item and syntax.reopen and not syntax.item_close:
+        if (yield from c.ask(_goes_on, c, syntax)):
             return True
         if not marked:
-            yield from _astray(cursor, syntax.reopen)
-        return False
+            # Text directly after the arguments is skipped.
+            yield from c.some()
+            if c.s[c.i] not in " \t\r\n[<`":
+                yield from c.through(syntax.reopen, str)
     closing, around = syntax.item_close, syntax.around if syntax.item else ()
-    while closing and (marker := (yield from cursor.closer(closing, around, "}`])> \t\r\n"))):
+    while closing and (marker := (yield from c.closer(closing, around, "}`])> \t\r\n"))):
         # What closes a part of the call comes before what closes the call.
         closing = closing[closing.index(marker) + 1 :]
     return bool(syntax.item)
 
 
-def _goes_on(cursor: Cursor, syntax: NamedSyntax) -> Steps[bool]:
+def _goes_on(c: Cursor, syntax: NamedSyntax) -> bool:
     """Whether another call follows without an opening marker: the name of an offered tool, and what ends a name."""
     ends = tuple(end for end in syntax.name_ends if end != "{")
-    while True:
-        s, j = cursor.s, cursor.behind_space(MAX_GAP)
-        m = TOOL_NAME.match(s, j)
-        k = j if m is None else m.end()
-        if m is not None and s.startswith(ends, k):
-            return cursor.sink.offered(m.group())
-        if cursor.last or k >= cursor.i + MAX_GAP or not cursor.begins(ends, k):
-            return False
-        yield from cursor.more()
-
-
-def _astray(cursor: Cursor, markers: tuple[str, ...]) -> Steps[None]:
-    """Skip text directly after the arguments, up to what may open a call or another turn."""
-    yield from cursor.some()
-    if cursor.s[cursor.i] not in " \t\r\n[<`":
-        yield from cursor.through(markers, str)
+    j = c.behind_space(MAX_GAP)
+    m = TOOL_NAME.match(c.s, j)
+    k = j if m is None else m.end()
+    if m is not None and c.s.startswith(ends, k):
+        return c.sink.offered(m.group())
+    c.wait(k < c.i + MAX_GAP and c.begins(ends, k))
+    return False
 
 
 # -- ReAct -------------------------------------------------------------------------------------------------------------
 
 
-def read_react(cursor: Cursor) -> Steps[None]:
+def read_react(c: Cursor) -> Steps[None]:
     """Read a call of a ReAct prompt after `Action Input:`; its name follows `Action:`, its input is a JSON object.
 
         Action: get_weather
@@ -274,28 +237,21 @@ def read_react(cursor: Cursor) -> Steps[None]:
 
     The observation is the tool's to make: a model that writes one writes another role's turn.
     """
-    name = cursor.opening.split("\n")[0].partition(":")[2].strip()
-    first, fenced = yield from _before_arguments(cursor)
+    name = c.opening.split("\n")[0].partition(":")[2].strip()
+    first, fenced = yield from _before_arguments(c)
     if first != "{":
         raise NotACall
-    arguments = CallArguments("{", written=cursor.sink.arguments)
-    early: list[str] = []
-    while not (arguments.settled or arguments.done):
-        # No special token precedes it: it is a call once a first key has been read.
-        cursor.i, text = arguments.feed(cursor.s, cursor.i)
-        early.append(text)
-        if arguments.doubtful or (arguments.stuck and not arguments.settled):
-            raise NotACall
-        if not arguments.settled:
-            yield from cursor.more()
-    yield from cursor.call(name, None, arguments, "".join(early))
-    yield from _after_react(cursor, fenced=fenced)
+    # No special token precedes it: it is a call once a first key has been read.
+    c.named = name, None
+    yield from c.copy(CallArguments("{", written=c.sink.arguments, refused=_NEVER))
+    c.end()
+    yield from _after_react(c, fenced=fenced)
 
 
-def _after_react(cursor: Cursor, *, fenced: bool) -> Steps[None]:
+def _after_react(c: Cursor, *, fenced: bool) -> Steps[None]:
     """Read the text after the input: the end of its code block, and an observation that the model made up."""
-    j = yield from cursor.decided(("```", _OBSERVATION) if fenced else (_OBSERVATION,))
-    if fenced and cursor.take(("```",), j):
-        j = yield from cursor.decided((_OBSERVATION,))
-    if cursor.s.startswith(_OBSERVATION, j) and "\n" in cursor.s[cursor.i : j]:
-        cursor.sink.stopped_at = _OBSERVATION
+    j = yield from c.decided(("```", _OBSERVATION) if fenced else (_OBSERVATION,))
+    if fenced and c.take(("```",), j):
+        j = yield from c.decided((_OBSERVATION,))
+    if c.s.startswith(_OBSERVATION, j) and "\n" in c.s[c.i : j]:
+        c.sink.stopped_at = _OBSERVATION

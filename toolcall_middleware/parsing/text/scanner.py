@@ -61,7 +61,7 @@ class Scanner:
         """names: those that are offered, for openers that hold one; others are asked of `offered`."""
         compiled = self._compiled = compile_grammar(grammar)
         out = self._out = Output()
-        sink = self._sink = Sink(offered, schema, out.emit, options, meant)
+        sink = self._sink = Sink(offered, schema, out.emit, options, meant or str)
         sink.call_began = out.call_began
         self._markup = Markup(sink, out)
         self._code = Code(compiled, out, self._markup, sink, names)
