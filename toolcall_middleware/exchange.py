@@ -51,8 +51,7 @@ from .upstream.actions import (
 from .upstream.attempt import ToolRequest
 from .upstream.backend_memory import BackendMemory, proof_for
 from .upstream.history import result_warnings
-from .upstream.passing import GuardedAnswer, JsonInWords, UsageOnlyAnswer
-from .upstream.tool_answer import ToolAnswer
+from .upstream.tool_answer import GuardedAnswer, JsonInWords, ToolAnswer, UsageOnlyAnswer
 
 __all__ = [
     "Action", "Ask", "Body", "BrokenOff", "Count", "Done", "Event", "Exchange", "Fail", "Failed",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from toolcall_middleware.upstream.attempt import SentConversation
 from toolcall_middleware.upstream.backend_memory import BackendMemory
-from toolcall_middleware.upstream.prompt import SentConversation
 from toolcall_middleware.upstream.tool_budget import ToolBudget
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from toolcall_middleware.formats.families.prompted import JSON
 from toolcall_middleware.formats.families.qwen import HERMES
 from toolcall_middleware.lru_cache import LRUCache
 from toolcall_middleware.settings import Settings
-from toolcall_middleware.upstream import prompt
+from toolcall_middleware.upstream import attempt as prompt
 
 from ..request.chats import CLOCK, HELLO, WEATHER, calling, read, refusal, request, result, tool
 from .built import build_body, build_messages
