@@ -104,8 +104,9 @@ def test_the_spelling_of_events_stays(wrap: Callable[[bytes], bytes]) -> None:
     assert run(body + DONE, size=3) == body + DONE
 
 
-def test_chunks_that_the_middleware_has_no_opinion_on_pass() -> None:
-    other = [
+@pytest.mark.parametrize(
+    "payload",
+    [
         {**HEAD, "choices": [], "prompt_filter_results": [1]},
         chunk({"role": "assistant", "content": None}),
         chunk({"reasoning": "hm"}),
@@ -116,67 +117,100 @@ def test_chunks_that_the_middleware_has_no_opinion_on_pass() -> None:
         chunk({"content": "x", "annotations": []}),
         {"type": "ping"},
         {},
-    ]
-    body = stream(*other, "not json", FINISH)
-    assert run(body) == body
-
-
-@pytest.mark.parametrize("reason", ["stop", "length", "content_filter", "abort"])
-def test_a_finish_chunk_passes_alone_and_with_text(reason: str) -> None:
-    for last in (chunk({}, reason), chunk({"content": "."}, reason, stop_reason=None)):
-        body = stream(role(), *says("a"), last)
-        assert run(body) == body
+        "not json",
+        chunk({"content": "NaN or Infinity"}, logprobs={"content": [{"token": "NaN"}]}),
+        *({**says("x")[0], "error": error} for error in (None, "", {}, False)),
+    ],
+    ids=str,
+)
+def test_what_the_middleware_has_no_opinion_on_keeps_its_bytes(payload: Any) -> None:
+    for last in [FINISH, *(chunk({}, reason) for reason in ("length", "content_filter", "abort"))]:
+        for end in (
+            last,
+            {**last, "choices": [{**last["choices"][0], "delta": {"content": "."}, "stop_reason": None}]},
+        ):
+            body = stream(role(), payload, end)
+            assert run(body) == body
 
 
 # -- calls ---------------------------------------------------------------------------------------------------------
 
 
-def test_calls_become_deltas() -> None:
-    body = stream(role(), *says("Hi [f", '|{"a": ', "1}] and ", "[g|{}", "]", "."), FINISH)
-    answer = checked(body)
-    assert answer.only.content == "Hi  and ."
-    assert answer.only.named_calls == [("f", '{"a": 1}'), ("g", "{}")]
-    assert answer.only.finish_reason == "tool_calls"
-    assert [part for part in answer.only.calls[0].fragments if part] == ['{"a": ', "1}"]
+def leaves(name: str, *payloads: Any, content: str | None = None, calls: Any = (), **more: Any) -> Any:
+    """A row: what the client reads of these payloads, which end in FINISH unless `more` has `end`."""
+    end = more.pop("end", [FINISH])
+    return pytest.param(stream(*payloads, *end), {"content": content, "named_calls": list(calls), **more}, id=name)
 
 
-def test_several_tokens_in_one_event_become_several_chunks() -> None:
-    answer = checked(stream(chunk({"role": "assistant", "content": "a[f|{}][g|{}]b"}, "stop")))
-    assert (answer.only.content, len(answer.only.calls)) == ("ab", 2)
+F, G = ("f", "{}"), ("g", "{}")
+NO_INDEX = {**HEAD, "choices": [{"delta": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}]}
+SEVERAL = says("Hi [f", '|{"a": ', "1}] and ", "[g|{}", "]", ".")
 
 
-def test_several_events_in_one_message_are_read_one_by_one() -> None:
-    body = stream(role(), *says("a", "[f|{}]", "b"), FINISH)
-    made = rewriter()
-    assert check_stream(made.feed(body) + made.finish() + made.end()).only.content == "ab"
+@pytest.mark.parametrize(
+    ("body", "due"),
+    [
+        leaves(
+            "calls", role(), *SEVERAL, content="Hi  and .", calls=[("f", '{"a": 1}'), G], finish_reason="tool_calls",
+        ),
+        leaves("one event", chunk({"role": "assistant", "content": "a[f|{}][g|{}]b"}), content="ab", calls=[F, G]),
+        leaves("closes and opens", role(), *says("[f|{", "}][g|{", "}]"), calls=[F, G]),
+        leaves("held to the end", role(), *says("a[f"), content="a[f", finish_reason="stop"),
+        leaves(
+            "held beside the end", role(), chunk({"content": "a[f"}, "stop"), content="a[f", finish_reason="stop",
+            end=[],
+        ),
+        leaves(
+            "cut", role(), *says("[f|{", '"a'), calls=[("f", '{"a')], finish_reason="length", end=[chunk({}, "length")],
+        ),
+        leaves("no call", role(), *says("x"), content="x", finish_reason="stop", end=[chunk({}, "tool_calls")]),
+        leaves("a call", role(), *says("[f|{}]"), calls=[F], finish_reason="tool_calls"),
+        leaves("no reason", role(), *says("x"), content="x", finish_reason="stop", end=[]),
+        leaves("no reason, a call", role(), *says("[f|{}]"), calls=[F], finish_reason="tool_calls", end=[]),
+        leaves(
+            "reasoning beside", role(), chunk({"content": "[f", "reasoning": "hm"}), *says("|{}]"), calls=[F],
+            reasoning="hm",
+        ),
+        *(
+            leaves(
+                f"no role, {first} {text}", chunk({**first, "content": text}), *says("y"), content=said, calls=calls,
+                role="assistant",
+            )
+            for first in ({}, {"role": None})
+            for text, said, calls in (("x", "xy", []), ("[f|{}]", "y", [F]), ("[f", "[fy", []))
+        ),
+        leaves("the end alone", role="assistant"),
+        leaves("reasoning alone", chunk({"reasoning": "hm"}), role="assistant", reasoning="hm"),
+        leaves("no index", NO_INDEX, content="x", end=[]),
+        *(
+            leaves(
+                f"a delta that is {delta}", role(),
+                {**HEAD, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}, *says("x"), content="x",
+            )
+            for delta in (None, [], "x")
+        ),
+    ],
+)  # fmt: skip
+def test_what_leaves(body: bytes, due: dict[str, Any]) -> None:
+    choice = checked(body).only
+    assert {name: getattr(choice, name) for name in due} == due
 
 
-def test_a_call_closes_and_another_opens_in_one_delta() -> None:
-    answer = checked(stream(role(), *says("[f|{", "}][g|{", "}]"), FINISH))
-    assert answer.only.named_calls == [("f", "{}"), ("g", "{}")]
+def test_pieces_of_arguments_leave_as_they_come() -> None:
+    fragments = checked(stream(role(), *SEVERAL, FINISH)).only.calls[0].fragments
+    assert [part for part in fragments if part] == ['{"a": ', "1}"]
 
 
-def test_text_that_was_held_back_leaves_at_the_end() -> None:
-    for body in (stream(role(), *says("a[f"), FINISH), stream(role(), chunk({"content": "a[f"}, "stop"))):
-        answer = checked(body)
-        assert (answer.only.content, answer.only.finish_reason) == ("a[f", "stop")
-
-
-def test_a_call_that_length_cuts_off_is_told_as_such() -> None:
-    answer = checked(stream(role(), *says("[f|{", '"a'), chunk({}, "length")))
-    assert (answer.only.finish_reason, answer.only.calls[0].arguments) == ("length", '{"a')
-
-
-def test_the_finish_reason_of_the_backend_is_corrected() -> None:
-    assert checked(stream(role(), *says("x"), chunk({}, "tool_calls"))).only.finish_reason == "stop"
-    assert checked(stream(role(), *says("[f|{}]"), chunk({}, "stop"))).only.finish_reason == "tool_calls"
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n\ndata: [DONE]"])
+def test_an_event_without_its_blank_line_counts(end: bytes) -> None:
+    body = stream(role(), *says("x"), FINISH, done=False).removesuffix(b"\n\n") + end
+    assert check_stream(run(body)).only.content == "x"
 
 
 def test_deprecated_calls_leave_as_function_call() -> None:
     body = stream(role(), *says("Hi ", '[f|{"a"', ": 1}]"), FINISH)
     answer = checked(body, policy={"legacy": True, "max_tool_calls": 1}, legacy=True, rules={"legacy": True})
-    assert answer.only.named_calls == [("f", '{"a": 1}')]
-    assert answer.only.finish_reason == "function_call"
+    assert (answer.only.named_calls, answer.only.finish_reason) == ([("f", '{"a": 1}')], "function_call")
 
 
 def test_custom_calls_leave_as_custom() -> None:
@@ -254,11 +288,6 @@ def test_null_fields_of_deltas_are_no_reason_for_empty_chunks() -> None:
     assert len(payloads_of(out)) == 6
 
 
-def test_a_field_beside_held_text_leaves_at_once() -> None:
-    answer = checked(stream(role(), chunk({"content": "[f", "reasoning": "hm"}), *says("|{}]"), FINISH))
-    assert (answer.only.reasoning, answer.only.named_calls) == ("hm", [("f", "{}")])
-
-
 def test_half_an_emoji_survives() -> None:
     body = stream(role(), done=False)
     for text in ("\\ud83d", "\\ude00", '[f|{\\"a\\": \\"', "\\ud83d", '\\"}]'):
@@ -286,24 +315,7 @@ def test_what_leaves_is_json_where_the_backend_has_written_none(count: int) -> N
     assert [entry["logprob"] for entry in answer.only.logprobs] == [None] * count
 
 
-def test_json_that_only_speaks_of_nan_keeps_its_bytes() -> None:
-    body = stream(role(), chunk({"content": "NaN or Infinity"}, logprobs={"content": [{"token": "NaN"}]}), FINISH)
-    assert run(body) == body
-
-
 # -- roles ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("first", [{}, {"role": None}], ids=["absent", "null"])
-@pytest.mark.parametrize("text", ["x", "[f|{}]", "[f"])
-def test_the_first_delta_has_a_role_even_if_the_backend_sends_none(first: dict[str, Any], text: str) -> None:
-    answer = checked(stream(chunk({**first, "content": text}), *says("y"), FINISH))
-    assert answer.only.role == "assistant"
-
-
-def test_the_role_is_there_where_only_the_finish_comes() -> None:
-    assert checked(stream(FINISH)).only.role == "assistant"
-    assert checked(stream(chunk({"reasoning": "hm"}), FINISH)).only.role == "assistant"
 
 
 def test_a_role_in_every_delta_is_not_repeated_in_calls() -> None:
@@ -317,11 +329,6 @@ def test_a_role_in_every_delta_is_not_repeated_in_calls() -> None:
 # -- endings -------------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_finish_reason_is_added() -> None:
-    assert checked(stream(role(), *says("x"))).only.finish_reason == "stop"
-    assert checked(stream(role(), *says("[f|{}]"))).only.finish_reason == "tool_calls"
-
-
 def test_an_empty_finish_reason_is_none() -> None:
     deltas = [chunk({"role": "assistant", "content": text}, "") for text in ("a", "b")]
     assert run(stream(*deltas, FINISH)) == stream(*deltas, FINISH)
@@ -332,13 +339,6 @@ def test_an_empty_finish_reason_is_none() -> None:
 def test_a_missing_done_is_added_and_a_second_one_is_not() -> None:
     body = stream(role(), *says("x"), FINISH, done=False)
     assert run(body) == run(body + DONE) == run(body + DONE + DONE) == body + DONE
-
-
-def test_an_event_without_its_blank_line_counts() -> None:
-    body = stream(role(), *says("x"), FINISH, done=False)
-    assert check_stream(run(body[:-1])).only.content == "x"
-    assert check_stream(run(body[:-2])).only.content == "x"
-    assert check_stream(run(body + b"data: [DONE]")).only.content == "x"
 
 
 def test_nothing_comes_after_the_finish_reason() -> None:
@@ -431,12 +431,6 @@ def test_a_choice_that_ends_with_an_error_is_no_answer(more: dict[str, Any], mes
         assert b'"finish_reason":"error"' not in out
 
 
-@pytest.mark.parametrize("error", [None, "", {}, False])
-def test_an_error_that_says_nothing_is_none(error: Any) -> None:
-    body = stream(role(), {**says("x")[0], "error": error}, FINISH)
-    assert run(body) == body
-
-
 @pytest.mark.parametrize("empty", [b"data:\n\n", b"data: \n\n", b"event: ping\ndata: \n\n"])
 def test_an_event_without_data_is_a_comment(empty: bytes) -> None:
     said = [event(payload) for payload in (role(), *says("x"), FINISH)]
@@ -501,17 +495,6 @@ def test_choices_of_one_chunk_pass_together_or_not_at_all() -> None:
     answer = checked(mixed, choices=2, rules={"n": 2})
     assert (answer.choices[0].content, answer.choices[1].named_calls) == ("a", [("f", "{}")])
     assert [choice.finish_reason for choice in answer.choices] == ["stop", "tool_calls"]
-
-
-def test_a_choice_without_an_index_is_the_first() -> None:
-    choices = [{"delta": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}]
-    assert checked(stream({**HEAD, "choices": choices})).only.content == "x"
-
-
-@pytest.mark.parametrize("delta", [None, [], "x"])
-def test_a_delta_that_is_none_is_left_out(delta: Any) -> None:
-    choice = {"index": 0, "delta": delta, "finish_reason": None}
-    assert checked(stream(role(), {**HEAD, "choices": [choice]}, *says("x"), FINISH)).only.content == "x"
 
 
 # -- an early end --------------------------------------------------------------------------------------------------
