@@ -103,12 +103,12 @@ async def test_answers(one: Case) -> None:
 @STREAMS
 async def test_a_native_call_is_repaired_and_keeps_its_id(stream: bool) -> None:
     backend = NativeBackend(
-        {"tool_calls": [{"id": "call_abcdefghijklmnopqrstuvwx", "function": {"name": "f", "arguments": {"x": 1}}}]}
+        {"tool_calls": [{"id": NATIVE_ID, "function": {"name": "f", "arguments": {"x": 1}}}]}
     )
     response = await post(ToolCallMiddleware(backend, mode="native"), stream=stream)
     choice = answered(response, tools={"f"})
     assert [(call.id, call.name, call.parsed) for call in choice.calls] == [
-        ("call_abcdefghijklmnopqrstuvwx", "f", {"x": 1})
+        (NATIVE_ID, "f", {"x": 1})
     ]
     assert choice.finish_reason == "tool_calls"
     assert response.headers["x-toolcall"].startswith("mode=native")
@@ -116,8 +116,8 @@ async def test_a_native_call_is_repaired_and_keeps_its_id(stream: bool) -> None:
     own = await post(ToolCallMiddleware(backend, mode="native", rewrite_ids=True), stream=stream)
     written = answered(own, tools={"f"}, own_ids=False).calls[0].id
     assert re.fullmatch("call_[a-zA-Z0-9]+", written)
-    assert written != "call_abcdefghijklmnopqrstuvwx"
-    assert read_id(written) == "call_abcdefghijklmnopqrstuvwx"
+    assert written != NATIVE_ID
+    assert read_id(written) == NATIVE_ID
 
 
 @STREAMS
