@@ -135,9 +135,9 @@ class ErrorBody(bytes):
         return body
 
 
-def refusal(param: str, message: str, code: str = "invalid_request") -> ToolCallError:
-    """The error for a field that the client has to change. param: its path."""
-    return ToolCallError(code, message, param=param)
+def refusal(param: str, message: str, code: str = "invalid_request", **extra: Any) -> ToolCallError:
+    """The error for a field that the client has to change. param: its path. extra: more fields of the error object."""
+    return ToolCallError(code, message, param=param, extra=extra)
 
 
 def status_of(code: Any) -> int:

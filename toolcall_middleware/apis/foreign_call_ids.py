@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from ..errors import ToolCallError
+from ..errors import refusal
 from ..wire import openai
 from ..wire.openai import ALPHABET
 
@@ -94,7 +94,7 @@ def with_ids(body: bytes, form: IdForm) -> bytes:
         known.update((call_id, None) for _, call_id in own if call_id is not None)
         if answer is not None and answer not in known:
             message = f"No earlier assistant message has a tool call with the id {answer[:100]!r}."
-            raise ToolCallError("invalid_tool_call_id", message, param=f"messages[{index}].tool_call_id")
+            raise refusal(f"messages[{index}].tool_call_id", message, "invalid_tool_call_id")
     ids = mapped(known, form)
     if all(call_id == other for call_id, other in ids.items()):
         return body

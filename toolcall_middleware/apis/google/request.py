@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
-from ...errors import ToolCallError, refusal
+from ...errors import refusal
 from ...wire import openai
 from ..turns import NO_RESULT, Call, Turn, data_url, grouped, read_turns
 from ..upstream import TranslatedRequest
@@ -60,7 +60,7 @@ def contents_of(messages: Any, *, sign: bool) -> dict[str, Any]:
         # Google refuses a request that holds only an instruction.
         system, contents = [], [{"role": "user", "parts": system}]
     if not contents[0]["parts"]:
-        raise ToolCallError("invalid_request", "The messages hold no text and no calls.", param="messages")
+        raise refusal("messages", "The messages hold no text and no calls.")
     return {"contents": contents, **({"systemInstruction": {"parts": system}} if system else {})}
 
 
@@ -234,7 +234,7 @@ def model_path(model: Any) -> str:
             "'model' must be a model of Google's API, such as 'gemini-2.5-flash': letters, digits, '.', '_' and '-', "
             f"with 'models/' or 'tunedModels/' before it if need be; got {str(model)[:100]!r}."
         )
-        raise ToolCallError("invalid_request", message, param="model")
+        raise refusal("model", message)
     return f"{found[1] or 'models'}/{quote(found[2], safe='')}"
 
 
@@ -334,7 +334,7 @@ def _chosen(entry: Any, declared: Mapping[str, Any]) -> str:
     name = inner.get("name") if isinstance(inner, dict) else None
     if not isinstance(name, str) or name not in declared:
         message = f"'tool_choice' must name a tool of 'tools'; got {str(name)[:100]!r}."
-        raise ToolCallError("invalid_tool_choice", message, param="tool_choice")
+        raise refusal("tool_choice", message, "invalid_tool_choice")
     return name
 
 
@@ -349,12 +349,8 @@ def _declaration(tool: Any, param: str, allowance: Allowance) -> dict[str, Any]:
             f"Google's API cannot express the name of the tool {name[:200]!r}: it must begin with a letter or '_' and "
             "hold only letters, digits, '_', '.', ':' and '-', at most 128 of them."
         )
-        raise ToolCallError(
-            "tool_schema_incompatible",
-            message,
-            param=f"{path}.name",
-            extra={"incompatible_features": ["name"], "tool": name},
-        )
+        where = f"{path}.name"
+        raise refusal(where, message, "tool_schema_incompatible", incompatible_features=["name"], tool=name)
     declaration: dict[str, Any] = {"name": name}
     if isinstance(inner.get("description"), str) and inner["description"]:
         declaration["description"] = inner["description"]

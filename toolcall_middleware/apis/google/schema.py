@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ...errors import ToolCallError
+from ...errors import refusal
 from ...json_schema.pointer import OutOfDocument, Scope, Unresolved
 
 MAX_VALUES = 40_000
@@ -72,9 +72,7 @@ def _write(schema: Any, what: str, param: str, allowance: Allowance, extra: dict
             return written
         features, path = list(writer.faults), next(iter(writer.faults.values()))
         message = f"Google's API cannot express the schema of {what}: it uses {', '.join(features)}. Leave that out."
-    raise ToolCallError(
-        "tool_schema_incompatible", message, param=param + path, extra={"incompatible_features": features, **extra}
-    )
+    raise refusal(param + path, message, "tool_schema_incompatible", incompatible_features=features, **extra)
 
 
 class SchemaTooLargeError(Exception):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ...answer.operations import Arguments, CallClosed, CallOpened, Content, Finished, Step
-from ...errors import ToolCallError
+from ...errors import ToolCallError, refusal
 from ...wire import openai
 from ...wire.tool_words import CARRIERS, SPEAKS_OF_TOOLS
 from ..passage import Block, Passage, Taped
@@ -522,4 +522,4 @@ def _carries(name: str) -> bool:
 
 def _refusal(path: str) -> ToolCallError:
     message = f"Tools are guarded here, and {path} is not read: give tools in the request's own field tools."
-    return ToolCallError("tool_not_allowed", message, param=path)
+    return refusal(path, message, "tool_not_allowed")

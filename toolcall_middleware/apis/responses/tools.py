@@ -397,7 +397,7 @@ def _forbids_json(sentence: str) -> bool:
 
 def no_such_tool(message: str) -> ToolCallError:
     """The error for a `tool_choice` that cannot be satisfied."""
-    return ToolCallError("invalid_tool_choice", message, param="tool_choice")
+    return refusal("tool_choice", message, "invalid_tool_choice")
 
 
 # -- `tool_choice` of a Responses request as a chat completion has it, against the tools that are offered --------------

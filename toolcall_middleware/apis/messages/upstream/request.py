@@ -288,13 +288,13 @@ def build(body: Reader, *, default_max_tokens: int) -> dict[str, Any]:
 
 def _refuse(body: Reader) -> None:
     if body.value("n") not in (None, 1):
-        raise ToolCallError("invalid_request", "Anthropic's API gives one answer a request: n must be 1.", param="n")
+        raise refusal("n", "Anthropic's API gives one answer a request: n must be 1.")
     for name, reason in _REFUSED.items():
         if body.value(name):
-            raise ToolCallError("invalid_request", f"Anthropic's API cannot do {name}: {reason}.", param=name)
+            raise refusal(name, f"Anthropic's API cannot do {name}: {reason}.")
     modalities = body.value("modalities")
     if modalities and modalities != ["text"]:
-        raise ToolCallError("invalid_request", "Anthropic's API writes text only.", param="modalities")
+        raise refusal("modalities", "Anthropic's API writes text only.")
     for name in _LEFT_OUT:
         if body.value(name):
             _log.warning("%s is left out: Anthropic's API does not know it.", name)
@@ -333,12 +333,11 @@ def _tool(tool: Reader, able: Abilities) -> dict[str, Any]:
     name = function.required("name")
     schema, refused = input_schema(function.value("parameters"))
     if refused:
-        raise ToolCallError(
-            "tool_schema_incompatible",
-            f"Anthropic's API takes no {', '.join(refused)} in the parameters of {name!r}: they must be an object's.",
-            param=function.where("parameters"),
-            extra={"incompatible_features": refused, "tool": name},
+        message = (
+            f"Anthropic's API takes no {', '.join(refused)} in the parameters of {name!r}: they must be an object's."
         )
+        where = function.where("parameters")
+        raise refusal(where, message, "tool_schema_incompatible", incompatible_features=refused, tool=name)
     sent: dict[str, Any] = {"name": name, "input_schema": schema}
     description = function.value("description")
     if isinstance(description, str) and description:
@@ -373,7 +372,7 @@ def _choice(value: Any) -> tuple[dict[str, Any], frozenset[str] | None]:
             return {"type": "any" if rest.get("mode") == "required" else "auto"}, names
         case _:
             message = "tool_choice must be none, auto, required, a function's name or allowed_tools."
-            raise ToolCallError("invalid_tool_choice", message, param="tool_choice")
+            raise refusal("tool_choice", message, "invalid_tool_choice")
 
 
 def _response_format(body: Reader, talk: Conversation, able: Abilities, sent: dict[str, Any]) -> None:
@@ -442,8 +441,7 @@ def _effort(body: Reader) -> str | None:
         return "none"
     if not isinstance(effort, str) or effort not in _BUDGETS:
         allowed = ", ".join(["none", *_BUDGETS])
-        message = f"reasoning_effort must be one of {allowed}."
-        raise ToolCallError("invalid_request", message, param="reasoning_effort")
+        raise refusal("reasoning_effort", f"reasoning_effort must be one of {allowed}.")
     return effort
 
 
