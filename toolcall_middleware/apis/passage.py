@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -74,50 +75,37 @@ class Taped(msgspec.Struct):
         return self.kind in _LAST
 
 
+@dataclass(slots=True)
 class Passage:
     """One request and the bytes of its answer.
 
-    chat: the chat completion that the request became. unreadable: the error if it cannot be translated. foreign: names
-    of the tools that the upstream runs itself. servers: paths of MCP servers, whose tools it may call. unoffered: the
-    tools that are not in the chat completion.
+    path: where the request goes, from the root of the API. body: what the client sent. chat: the chat completion that
+    it became. unreadable: the error if it cannot be translated. foreign: names of the tools that the upstream runs
+    itself. servers: paths of MCP servers, whose tools it may call. unoffered: the tools that are not in the chat
+    completion. query, headers: those parts of the client's that are about the API. keeps_ids: calls keep the upstream's
+    ids, by which they are matched with its answer.
+
+    used: the upstream got the client's bytes, in the last request to it. ran: how many calls it has made by itself, of
+    MCP servers. tape: the events of its answer that are not sent to the client yet. calls: those that begin in them, by
+    id: their blocks as they were received. whole: status and body of an answer that is not a stream. Its blocks are on
+    the tape, too.
     """
 
-    def __init__(
-        self,
-        path: str,
-        body: bytes,
-        chat: bytes,
-        unreadable: ToolCallError | None,
-        *,
-        foreign: Collection[str],
-        servers: Sequence[str],
-        unoffered: Sequence[Tool],
-    ) -> None:
-        self.path = path
-        """Where the request goes, from the root of the API."""
-        self.body = body
-        """What the client sent."""
-        self.foreign = foreign
-        self.servers = servers
-        self.unoffered = unoffered
-        self.ran = 0
-        """How many calls the upstream has made by itself, of MCP servers."""
-        self.query = b""
-        """The part of the client's query that is about the API."""
-        self.headers: tuple[tuple[bytes, bytes], ...] = ()
-        """The client's headers that are about the API."""
-        self.keeps_ids = True
-        """Calls keep the upstream's ids, by which they are matched with its answer."""
-        self.used = False
-        """The upstream got the client's bytes, in the last request to it."""
-        self.tape: deque[Taped] = deque()
-        """The events of the upstream's answer that are not sent to the client yet."""
-        self.calls: dict[str, Mapping[str, Any]] = {}
-        """The calls that begin in them, by id: their blocks as they were received."""
-        self.whole: tuple[int, bytes] | None = None
-        """Status and body of the upstream's answer, if it is not a stream. Its blocks are on the tape, too."""
-        self._chat = chat
-        self._unreadable = unreadable
+    path: str
+    body: bytes
+    chat: bytes
+    unreadable: ToolCallError | None
+    foreign: Collection[str]
+    servers: Sequence[str]
+    unoffered: Sequence[Tool]
+    query: bytes = b""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    keeps_ids: bool = True
+    used: bool = False
+    ran: int = 0
+    tape: deque[Taped] = field(default_factory=deque)
+    calls: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    whole: tuple[int, bytes] | None = None
 
     @property
     def counts(self) -> bool:
@@ -143,7 +131,7 @@ class Passage:
         self.tape.clear()
         self.calls.clear()
         self.whole = None
-        self.used = (self.keeps_ids or self.counts) and _same(self._chat, asked)
+        self.used = (self.keeps_ids or self.counts) and _same(self.chat, asked)
         return self.used
 
     def translatable(self, asked: bytes) -> bytes:
@@ -151,8 +139,8 @@ class Passage:
 
         Raises ToolCallError for a request with content that no chat completion can hold.
         """
-        if self._unreadable is not None:
-            raise self._unreadable
+        if self.unreadable is not None:
+            raise self.unreadable
         fields = openai.read_object(asked)
         tools = openai.read_value(fields.get("tools")) if fields is not None else None
         if fields is None or not self.foreign or not isinstance(tools, list):

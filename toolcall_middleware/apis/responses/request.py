@@ -237,8 +237,7 @@ class History:
                 carried = read_carried(item.value("encrypted_content"))
                 self._system(_COMPACTED if carried is None else _SUMMARY + carried.text, item.path)
             case "compaction_trigger":
-                self.close()
-                self._add({"role": "user", "content": _SUMMARISE}, item.path)
+                self._turn({"role": "user", "content": _SUMMARISE}, item.path)
                 self.compacts = True
             case _ if variant in _CALLS:
                 self._call(_CALLS[variant], item)
@@ -262,8 +261,7 @@ class History:
             case "assistant":
                 self._said(chat_text(item), item.path)
             case "user":
-                self.close()
-                self._add({"role": "user", "content": chat_content(item)}, item.path)
+                self._turn({"role": "user", "content": chat_content(item)}, item.path)
             case "system" | "developer":
                 self._system(chat_content(item), item.path)
             case role:
@@ -280,7 +278,7 @@ class History:
             else:
                 before["content"] = [*_parts(before["content"]), *_parts(content)]
             return
-        self._add({"role": "system", "content": content}, param)
+        self._turn({"role": "system", "content": content}, param)
 
     def _said(self, text: str, param: str) -> None:
         message = self._open
@@ -313,6 +311,11 @@ class History:
     def _add(self, message: Message, param: str) -> None:
         self.messages.append(message)
         self.paths.messages.append(param)
+
+    def _turn(self, message: Message, param: str) -> None:
+        """Add a message that is not the assistant's, and so ends the open one."""
+        self.close()
+        self._add(message, param)
 
     # -- calls and their results -----------------------------------------------------------------------------------
 
@@ -369,7 +372,7 @@ class History:
             text = write_definitions(loaded)
             content = message["content"]
             message["content"] = f"{content}\n{text}" if isinstance(content, str) else [*content, *_parts(text)]
-        self._result(message, item.path)
+        self._turn(message, item.path)
 
     def _notice(self, name: str, item: Reader) -> None:
         """Add an output that answers no call: it has a name and no call id. Codex reports the state of a goal so."""
@@ -377,8 +380,7 @@ class History:
             raise item.error("output", "An item with a 'name' and no 'call_id' needs 'output'.")
         output, said = chat_result(item), f"{name}:\n"
         content = said + output if isinstance(output, str) else [*_parts(said), *output]
-        self.close()
-        self._add({"role": "user", "content": content}, item.path)
+        self._turn({"role": "user", "content": content}, item.path)
 
     def _found(self, item: Reader) -> None:
         """Add a search's result: it names the found tools to the model. `read_tools` offers them."""
@@ -387,7 +389,7 @@ class History:
         call_id = self._answered("tool_search_output", item)
         found = [one for tool in item.value("tools") or () for one in self._loaded(tool)]
         text = definitions(found) if found else "No tool was found."
-        self._result({"role": "tool", "tool_call_id": call_id, "content": text}, item.path)
+        self._turn({"role": "tool", "tool_call_id": call_id, "content": text}, item.path)
 
     def _loaded(self, tool: Any, namespace: str | None = None) -> list[dict[str, Any]]:
         """The definitions of the found tools."""
@@ -416,10 +418,6 @@ class History:
                 message += " Nothing is stored here: send the call itself in place of a reference."
             raise item.error("call_id", message, "invalid_tool_call_id")
         return call_id
-
-    def _result(self, message: Message, param: str) -> None:
-        self.close()
-        self._add(message, param)
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:
@@ -526,7 +524,7 @@ def read_request(body: bytes) -> tuple[FaceRequest, Asked]:
     if parallel is not None and tools.shown:
         chat["parallel_tool_calls"] = parallel
     echo = _echo(read, parallel=parallel)
-    chat.update(_sampling(read))
+    chat.update(_sampling(read, echo))
     chat["stream"] = stream
     if stream:
         chat["stream_options"] = {"include_usage": True}
@@ -587,13 +585,12 @@ def _history(read: Reader, items: list[Reader], tools: ClientTools) -> History:
 # -- the other fields --------------------------------------------------------------------------------------------------
 
 
-def _sampling(read: Reader) -> dict[str, Any]:
-    """The fields that have other names in a chat completion."""
+def _sampling(read: Reader, echo: dict[str, Any]) -> dict[str, Any]:
+    """The fields that have other names in a chat completion. echo: what was read of them."""
     made: dict[str, Any] = {}
-    limit = read.count("max_output_tokens")
-    if limit is not None:
+    if (limit := echo["max_output_tokens"]) is not None:
         made["max_tokens"] = limit
-    effort = (read.object("reasoning") or {}).get("effort")
+    effort = echo["reasoning"]["effort"]
     if not isinstance(effort, str | None):
         raise refusal("reasoning.effort", f"'effort' must be a string, got {kind(effort)}.")
     if effort:
