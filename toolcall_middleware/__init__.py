@@ -15,32 +15,21 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 # Each name is imported when it is first used: the middleware pays for no HTTP client, and `--version` for nothing.
-_MODULES = {
-    "CallArgs": ".parsing.events",
-    "CallEnd": ".parsing.events",
-    "CallReader": ".library",
-    "CallStart": ".parsing.events",
-    "FormatError": ".errors",
-    "Malformed": ".parsing.events",
-    "ReadAnswer": ".library",
-    "ReadCall": ".library",
-    "Reasoning": ".parsing.events",
-    "Settings": ".settings",
-    "SettingsError": ".errors",
-    "Stop": ".parsing.events",
-    "Text": ".parsing.events",
-    "ToolCall": ".model",
-    "ToolCallError": ".errors",
-    "ToolCallMiddleware": ".hosts.middleware.asgi",
-    "ToolResult": ".model",
-    "UnknownCall": ".parsing.events",
-    "create_proxy": ".hosts.proxy.app",
-    "metrics_app": ".hosts.http.errors",
-    "read_calls": ".library",
-    "render_calls": ".library",
-    "render_results": ".library",
-    "render_tools": ".library",
-}
+_NAMES = {
+    ".errors": ("FormatError", "SettingsError", "ToolCallError"),
+    ".hosts.http.errors": ("metrics_app",),
+    ".hosts.middleware.asgi": ("ToolCallMiddleware",),
+    ".hosts.proxy.app": ("create_proxy",),
+    ".library": (
+        "CallReader", "ReadAnswer", "ReadCall", "read_calls", "render_calls", "render_results", "render_tools",
+    ),
+    ".model": ("ToolCall", "ToolResult"),
+    ".parsing.events": (
+        "CallArgs", "CallEnd", "CallStart", "Malformed", "Reasoning", "Stop", "Text", "UnknownCall",
+    ),
+    ".settings": ("Settings",),
+}  # fmt: skip
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "CallArgs",

@@ -302,23 +302,20 @@ class Exchange:
 
     # -- a stream that is only counted ---------------------------------------------------------------------------
 
-    def _on_tapping(self, event: Body) -> Sequence[Action]:
+    def _on_tapping(self, event: Body | Done) -> Sequence[Action]:
         talk = self._conversation
-        waits, self._last = talk.pending() is not None, event.last
-        out = talk.feed(event.data)
+        waits = talk.pending() is not None
+        if isinstance(event, Done):
+            out = talk.counted()
+        else:
+            out, self._last = talk.feed(event.data), event.last
         pending = talk.pending()
         if pending is not None:  # all that follows is held for the count
             return [] if waits else [Send(out), Count(pending)]
-        if not event.last:
+        if not self._last:
             return [Send(out)]
         self.state = State.ENDED
         return [Send(out + talk.finish(cut=False, left=True), last=True)]
-
-    def _on_tap_counted(self, _event: Done) -> Sequence[Action]:
-        if not self._last:
-            return [Send(self._conversation.counted())]
-        self.state = State.ENDED
-        return [Send(self._conversation.finish(cut=False, left=True), last=True)]
 
     def _tapping_broken_off(self, _event: BrokenOff) -> Sequence[Action]:
         if self._conversation.pending() is not None:
@@ -405,7 +402,7 @@ class Exchange:
         (State.STREAMING, BrokenOff): _stream_broken_off,
         (State.TAPPING, Body): _on_tapping,
         (State.TAPPING, BrokenOff): _tapping_broken_off,
-        (State.TAPPING, Done): _on_tap_counted,
+        (State.TAPPING, Done): _on_tapping,
         (State.PASSING, Body): _on_passing,
         (State.PASSING, BrokenOff): lambda _self, _event: [StopUpstream(early=False)],
         (State.COUNTING, Done): _on_counted,

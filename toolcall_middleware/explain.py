@@ -22,44 +22,23 @@ from .response.choice import CUT
 from .response.outcome import FinishedCall
 from .text_spans import TextSpans
 from .wire import openai
-from .wire.chat_answer import ChatAnswer
+from .wire.chat_answer import ChatAnswer, Choice
 
 _MAX_SHOWN = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The first choice of the backend's last answer. pieces: (row in the trace, text) of each piece of its text."""
-
-    pieces: list[tuple[int, str]]
-    reasoning: str
-    native: list[dict[str, Any]]
-    finish_reason: str | None
-    error: str | None
-
-    @property
-    def text(self) -> str:
-        """All of its text."""
-        return "".join(text for _, text in self.pieces)
-
-
-def answer_of(rows: Sequence[Row]) -> Answer:
-    """The backend's answer in its last attempt."""
+def answer_of(rows: Sequence[Row]) -> ChatAnswer:
+    """The backend's answer in its last attempt, with a choice 0. A piece of text is marked with its row."""
     begin = next((at for at in range(len(rows) - 1, -1, -1) if rows[at]["kind"] == "ask"), 0)
     read = ChatAnswer()
     for at, row in enumerate(rows):
         if at >= begin and row["kind"] == "backend":
             read.feed(str(row.get("data", "")).encode(), at)
     read.finish()
-    first = read.choice(0)
-    return Answer(
-        # A lone surrogate cannot be shown.
-        pieces=[(row, text.encode("utf-8", "replace").decode()) for row, text in first.pieces],
-        reasoning=first.reasoning,
-        native=[entry for entries in first.entries for entry in entries if isinstance(entry, dict)],
-        finish_reason=first.finish_reason,
-        error=json.dumps(read.error, ensure_ascii=False)[:_MAX_SHOWN] if read.error else None,
-    )
+    first = read.choices.setdefault(0, Choice())
+    # A lone surrogate cannot be shown.
+    first.pieces = [(row, text.encode("utf-8", "replace").decode()) for row, text in first.pieces]
+    return read
 
 
 def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None = None) -> dict[str, Any]:
@@ -75,7 +54,8 @@ def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
     body = _body_of(rows)
     asked = next((str(row.get("data", "")) for row in reversed(rows) if row["kind"] == "ask"), "")
     seen = _read(rows, summary, template)
-    answer, spans, again = seen.answer, seen.spans, seen.again
+    spans, again = seen.spans, seen.again
+    answer, error = seen.answer.choices[0], seen.answer.error
     _link(spans.spans, rows)
     tools = tools_of(body.encode())
     starts = accumulate((len(text) for _, text in answer.pieces), initial=0)
@@ -88,9 +68,9 @@ def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
         "near_misses": sorted(spans.near_misses, key=lambda one: int(one["start"])),
         "outcomes": [{"name": call.name, "outcome": call.outcome.value, "path": call.path} for call in again.finished],
         "reasoning": answer.reasoning,
-        "native": answer.native[:1000],
+        "native": [entry for entries in answer.entries for entry in entries if isinstance(entry, dict)][:1000],
         "finish_reason": answer.finish_reason,
-        "error": answer.error,
+        "error": json.dumps(error, ensure_ascii=False)[:_MAX_SHOWN] if error else None,
         "refused": again.error,
         "tools": list(tools.by_name) if tools is not None else [],
         "prompt": prompt_parts(body, asked),
@@ -101,7 +81,7 @@ def explain(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
 class _Seen:
     """An exchange, read. became: for each call in the text, the number of the client's call."""
 
-    answer: Answer
+    answer: ChatAnswer
     spans: TextSpans
     calls: list[dict[str, Any]]
     became: list[int | None]
@@ -110,7 +90,8 @@ class _Seen:
 
 
 def _read(rows: Sequence[Row], summary: dict[str, Any], template: str | None) -> _Seen:
-    answer, again = answer_of(rows), rerun(rows, summary, template)
+    read, again = answer_of(rows), rerun(rows, summary, template)
+    answer = read.choices[0]
     unknown, in_thoughts = again.settings.unknown_tool, again.settings.reasoning == "parse"
     options = ParserOptions(
         keep_raw=True,
@@ -131,10 +112,10 @@ def _read(rows: Sequence[Row], summary: dict[str, Any], template: str | None) ->
         spans.tell_near_misses(again.tools, again.syntax, thoughts=not in_thoughts)
         spans.left(became, again.content)
         spans.tell_refused(became, _why_not(again, len(calls)))
-    return _Seen(answer, spans, calls, became, again, opened)
+    return _Seen(read, spans, calls, became, again, opened)
 
 
-def _opened(answer: Answer, again: Rerun) -> OpenedReasoning | None:
+def _opened(answer: Choice, again: Rerun) -> OpenedReasoning | None:
     """The thought that the text begins in. None where the engine removed it, or the guess was wrong."""
     opened = None if answer.reasoning else again.opened
     if opened is None or again.settings.reasoning_start != "auto":
@@ -147,7 +128,7 @@ def _laid_out(
     syntax: ToolFormat,
     tools: ToolSet | None,
     options: ParserOptions,
-    answer: Answer,
+    answer: Choice,
     opened: OpenedReasoning | None = None,
 ) -> TextSpans:
     """The spans of a text that ends as the answer does, by a parser with these options."""
@@ -263,9 +244,8 @@ def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
     changed beyond that (types, the number of calls).
     """
     seen = _read(rows, summary, template)
-    again, answer, spans = seen.again, seen.answer, seen.spans
-    value = openai.read_value(_body_of(rows).encode())
-    tools = value.get("tools") if isinstance(value, dict) else None
+    again, answer, spans = seen.again, seen.answer.choices[0], seen.spans
+    tools = offered_in(rows)
     came = [one for one, number in zip(spans.written, seen.became, strict=True) if number is not None]
     options: dict[str, Any] = {"parse_reasoning": any(one.in_reasoning for one in came)}
     text, notes = answer.text, [one["why"] for one in (*spans.faults, *spans.near_misses)]

@@ -118,7 +118,7 @@ def test_a_prompt_that_cannot_be_read_has_no_parts() -> None:
 
 async def test_a_whole_answer_is_one_piece() -> None:
     trace = await recorded(f"Look: {CALL}", body=ask(stream=False))
-    assert len(answer_of(trace.rows).pieces) == 1
+    assert len(answer_of(trace.rows).choices[0].pieces) == 1
     assert shown(trace)["calls"][0]["name"] == "weather"
 
 

@@ -102,14 +102,10 @@ async def test_answers(one: Case) -> None:
 
 @STREAMS
 async def test_a_native_call_is_repaired_and_keeps_its_id(stream: bool) -> None:
-    backend = NativeBackend(
-        {"tool_calls": [{"id": NATIVE_ID, "function": {"name": "f", "arguments": {"x": 1}}}]}
-    )
+    backend = NativeBackend({"tool_calls": [{"id": NATIVE_ID, "function": {"name": "f", "arguments": {"x": 1}}}]})
     response = await post(ToolCallMiddleware(backend, mode="native"), stream=stream)
     choice = answered(response, tools={"f"})
-    assert [(call.id, call.name, call.parsed) for call in choice.calls] == [
-        (NATIVE_ID, "f", {"x": 1})
-    ]
+    assert [(call.id, call.name, call.parsed) for call in choice.calls] == [(NATIVE_ID, "f", {"x": 1})]
     assert choice.finish_reason == "tool_calls"
     assert response.headers["x-toolcall"].startswith("mode=native")
     assert backend.bodies[0]["tools"] == [TOOL]

@@ -10,7 +10,11 @@ import pytest
 from tests.helpers.asgi_client import Client, ask, middleware
 from tests.helpers.driven import Driven
 from tests.helpers.stream_rules import check_stream, check_whole, same_answer
+from toolcall_middleware.answer.operations import Content, Image, Step
+from toolcall_middleware.response.answer_form import as_stream
+from toolcall_middleware.response.said import say
 from toolcall_middleware.settings import Settings
+from toolcall_middleware.wire.openai import raw
 
 from .streams import chunk, completion, role, stream
 
@@ -93,6 +97,15 @@ async def test_a_whole_answer_in_parts_becomes_the_stream_that_was_asked_for() -
     answer = check_stream(made.body, tools={"weather"})
     assert answer.only.named_calls == [("weather", CITY)]
     assert answer.only.reasoning == "Hm, well."
+
+
+def test_a_whole_answer_in_parts_keeps_its_images_as_a_stream() -> None:
+    image: dict[str, Any] = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    events = as_stream(completion({"content": [text("See: "), image]})) or b""
+    delta = json.loads(events.split(b"\n\n")[0][6:])["choices"][0]["delta"]
+    steps: list[Step] = []
+    say({name: raw(value) for name, value in delta.items()}, [Content(delta["content"])], steps)
+    assert steps == [Content("See: "), Image(image["image_url"]["url"])]
 
 
 def test_the_calls_of_a_delta_may_be_one_object() -> None:

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from toolcall_middleware.model import Tool, ToolSet
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Text
 from toolcall_middleware.response import outcome
 from toolcall_middleware.response.inner_calls import MOST_HELD, InnerCalls, InnerTools, OuterEvents
@@ -65,5 +66,5 @@ def test_names_like_an_unknown_one_are_looked_for_only_where_they_are_logged(mon
     for level, expected in ((logging.INFO, []), (logging.DEBUG, ["wether"])):
         monkeypatch.setattr(log, "level", level)
         log.manager._clear_cache()  # type: ignore[attr-defined]
-        CallOutcomes(report=CallReport("m"), offered=["weather"]).refuse("wether")
+        CallOutcomes(ToolSet.of([Tool("weather")]), report=CallReport("m")).refuse("wether")
         assert looked == expected

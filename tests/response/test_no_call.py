@@ -18,7 +18,7 @@ from toolcall_middleware.formats import registry
 from toolcall_middleware.formats.near_misses import NearMiss, NoCall
 from toolcall_middleware.model import ToolSet
 from toolcall_middleware.response import outcome
-from toolcall_middleware.response.outcome import CURES, CallOutcomes, CallReport, SeenText, first_of
+from toolcall_middleware.response.outcome import CURES, CallOutcomes, CallReport, first_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "no-calls.md"
 UNKNOWN = write_calls("hermes", ("nope", {"x": 1}))
@@ -162,19 +162,18 @@ def test_what_is_kept_of_a_text_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
         return []
 
     monkeypatch.setattr(outcome, "places", look)
-    seen = SeenText(ToolSet(), registry.get("hermes"))
+    seen = CallOutcomes(ToolSet(), registry.get("hermes"), CallReport("m"))
     for _ in range(100):
-        seen.add("x" * 100_000)
-    seen.add(" the end")
+        seen.see_text("x" * 100_000)
+    seen.see_text(" the end")
     for _ in range(100_000):
         seen.see("y")
-    report = CallReport("m")
-    assert seen.why_no_call(CallOutcomes(), report, called=False, cut=False, thinks=False) is NoCall.PROSE
+    assert seen.why_no_call(called=False, cut=False, thinks=False) is NoCall.PROSE
     assert looked == ["y" * 512]
-    nothing = SeenText(ToolSet(), None)
+    nothing = CallOutcomes(report=CallReport("m"))
     nothing.see("x")
-    nothing.add("x" * 1000)
-    assert nothing.why_no_call(CallOutcomes(), report, called=False, cut=True, thinks=True) is None
+    nothing.see_text("x" * 1000)
+    assert nothing.why_no_call(called=False, cut=True, thinks=True) is None
 
 
 def test_a_hostile_text_is_read_by_few_parsers(monkeypatch: pytest.MonkeyPatch) -> None:

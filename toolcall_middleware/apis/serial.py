@@ -25,6 +25,7 @@ from ..answer.operations import (
     Step,
 )
 from ..errors import ToolCallError
+from ..parsing.calls.call_arguments import HALF_ESCAPE
 from ..wire import openai
 
 BROKEN_OFF = "The stream broke off before the answer was complete."
@@ -246,7 +247,7 @@ def _joined(pair: re.Match[str]) -> str:
 
 _HIGH = r"\\u[dD][89abAB][0-9a-fA-F]{2}"
 _ESCAPE = re.compile(
-    rf"""(?P<open>{_HIGH}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z | \\(?:u[0-9a-fA-F]{{0,3}})?\Z)
+    rf"""(?P<open>{HALF_ESCAPE.pattern})
     | {_HIGH}\\u[dD][c-fC-F][0-9a-fA-F]{{2}} | (?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{{2}}) | \\.""",
     re.DOTALL | re.VERBOSE,
 )

@@ -127,6 +127,9 @@ def as_stream(data: bytes) -> bytes | None:
     for choice, message in choices:
         delta = with_plain_content(message)
         if text := said.text_of(delta.get("content")):
+            images = [{"type": "image_url", "image_url": {"url": image.url}} for image in said.images_of(delta)]
+            if images and openai.is_odd_content(delta):  # its parts are left out
+                delta = {**delta, "images": openai.raw(images)}
             delta = {**delta, "content": openai.raw(text)}
         index = choice.pop("index", openai.raw(0))
         rest = {name: value for name, value in choice.items() if name != "message"}
@@ -390,7 +393,7 @@ class ChatEmitter(Emitter[bytes]):
 class AnswerForm:
     """Writes the answers to one request. settings: the server's. writer: None for chat completions.
 
-    make_choice, usage: as `StreamRewriter` and `rewrite_whole` take them.
+    make_choice, usage: as `StreamRewriter` and `read_whole` take them.
     """
 
     def __init__(self, chat: ChatRequest, settings: Settings, writer: AnswerWriter | None) -> None:
@@ -402,7 +405,7 @@ class AnswerForm:
         self._steps: list[Step] = []
         self.goes_on = False
         """The next response continues the answer that the last one began."""
-        self._emitter: ChatEmitter | said.StepEmitter | None = None  # of the current stream
+        self._emitter: Emitter[Any] | None = None  # of the current stream
 
     def begin(self) -> None:
         """Begin a response. The writer is not in use until `stream` or `whole` is called."""
@@ -423,7 +426,7 @@ class AnswerForm:
         """
         chat, writer = self._chat, self._writer
         limit = settings.max_response_bytes
-        emitter: ChatEmitter | said.StepEmitter
+        emitter: Emitter[Any]
         begun = None
         if writer is not None:
             writer.in_use = True

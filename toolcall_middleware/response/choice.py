@@ -18,7 +18,6 @@ from ..errors import ToolCallError
 from ..formats import registry
 from ..formats.base import ParserOptions, StreamParser, ToolFormat
 from ..formats.near_misses import NoCall
-from ..json_schema.validate_arguments import checker_for
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text
 from ..parsing.text.reasoning import OpenedAnswer, OpenedReasoning
 from ..request.parse import ChatRequest
@@ -82,7 +81,7 @@ class ChoiceAnswer:
         self._outer = None if inner is None else OuterEvents(inner)  # of the backend's own calls
         self.message = Message(policy, reads_thoughts=in_thoughts is not None)
         """The client's message as the events so far make it."""
-        self._see = self.message.seen.see
+        self._see = self.message.outcomes.see
         self._parser = parser
         self.thought = thought
         """Finds the calls in a thought that is never closed; `read_reasoning` feeds it the reasoning field."""
@@ -157,7 +156,7 @@ class ChoiceAnswer:
                     if len(only.text) <= LONGEST_PIECE:
                         self._see(only.text)
                     else:
-                        message.seen.add(only.text)
+                        message.outcomes.see_text(only.text)
                     return events  # type: ignore[return-value]  # the same list: `Content` is `Text`
             elif type(only) is CallArgs:
                 if message.source is _TEXT:
@@ -313,7 +312,8 @@ class ChoiceAnswer:
             came = message.calls > 0 or (self.native is not None and self.native.named)
             self.lost = not came and reason in _CALLED and not message.stopped
         if not self._ended:
-            message.end(cut=self.cut or lost, thinks=thinks)
+            cut = self.cut or lost or message.broken
+            message.no_call = message.outcomes.why_no_call(called=message.calls > 0, cut=cut, thinks=thinks)
         self._ended = True
         if not self.policy.chat.choice.must_call and self.asked is None:
             # Only an answer with calls drops its prose.
@@ -544,7 +544,7 @@ def choice_maker(
     It raises ToolCallError for more choices than a client can want: endless choices of an upstream would fill the
     memory with readers.
 
-    attempt: the policy without the fields that are derived here. syntax: the format of the prompt. opened: the thought
+    attempt: the policy but for its `syntax`. syntax: the format of the prompt. opened: the thought
     that the prompt is known (`sure`) or assumed to open. hold: where the text must be JSON, wraps a parser so that it
     holds the text. inner: the tools whose calls the client does not see.
     """
@@ -558,12 +558,7 @@ def choice_maker(
         syntax = registry.plain()
     elif native:
         syntax = registry.get("auto")
-    policy = msgspec.structs.replace(
-        attempt,
-        check=_check(chat, settings, attempt.strict),
-        offered=offered.by_name if chat.tools.tools else None,
-        syntax=syntax if calls else None,
-    )
+    policy = msgspec.structs.replace(attempt, syntax=syntax if calls else None)
     left = max(chat.n, _MOST_CHOICES)
 
     def make() -> ChoiceAnswer:
@@ -626,16 +621,6 @@ def _parser_options(chat: ChatRequest, settings: Settings) -> ParserOptions:
         else None,
         tell_unknown=True,
     )
-
-
-def _check(chat: ChatRequest, settings: Settings, strict: frozenset[str]) -> Callable[[str, str], list[str]] | None:
-    """Return a checker of finished calls: of all tools where arguments are validated, else of strict ones only."""
-    if settings.validate_arguments == "off" and not strict:
-        return None
-    faults = checker_for(chat.tools_raw, chat.listed).faults
-    if settings.validate_arguments != "off":
-        return faults
-    return lambda name, arguments: faults(name, arguments) if name in strict else []
 
 
 @dataclass(frozen=True, slots=True)

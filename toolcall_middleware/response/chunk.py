@@ -177,11 +177,8 @@ class Choices:
         if broken is not None:
             choice.message.fault, reason = broken, None
         elif stated is not None:
-            reason = self._finish(part, stated)
-            if choice.message.fault is None and choice.asked is None:
-                choice.finished = True
-            else:
-                reason = None
+            self._finish(part, stated)
+            reason = part.reason
         part.unchanged = part.unchanged and reason == stated
         if reason is not None and (choice.message.extras or choice.stop_reason or (part.text and choice.message.calls)):
             part.unchanged = False  # after calls, the delta with the finish_reason is empty
@@ -202,7 +199,7 @@ class Choices:
         choice.wait_for_all()
         part = Part(choice, fields, message, text, [], None, unchanged=False, index=index)
         self._take(part)
-        part.reason = self._finish(part, openai.read_text(fields.get("finish_reason")) or None)
+        self._finish(part, openai.read_text(fields.get("finish_reason")) or None)
         for op in part.ops:
             if type(op) is ReasoningText and not op.names:
                 self._usage.thought(op.text, index)
@@ -229,14 +226,19 @@ class Choices:
         part.unchanged = part.unchanged and not calls and shown == ([Content(text)] if text else [])
         part.delta, part.ops = delta, reasoning + ops
 
-    def _finish(self, part: Part, stated: str | None) -> str:
-        """End the choice of a part. stated: the backend's finish_reason. Returns the true one."""
-        last, reason = part.choice.finish(stated)
+    def _finish(self, part: Part, stated: str | None, *, lost: bool = False, failed: bool = False) -> None:
+        """End the choice of a part, whose `reason` becomes the true finish_reason. stated: the backend's.
+
+        lost: the backend disconnected, and the choice is not finished. failed: the answer cannot continue.
+        """
+        choice = part.choice
+        last, reason = choice.finish(stated, lost=lost)
         part.ops += last
         part.unchanged = part.unchanged and all(type(op) is CallClosed for op in last)
         if stated in ENDED:
             self._usage.ended()
-        return reason
+        choice.finished = not (lost or failed) and choice.message.fault is None and choice.asked is None
+        part.reason = reason if choice.finished else None
 
     def _choice(self, index: int, broken: ToolCallError | None) -> ChoiceAnswer:
         """The choice of this index, created where it is new. Raises `broken` for a new one."""
@@ -263,17 +265,11 @@ class Choices:
             return {**delta, "content": openai.NULL}, False
         return delta, self._expected == 1
 
-    def end(self, index: int, *, lost: bool, failed: ToolCallError | None) -> tuple[Part, ToolCallError | None]:
-        """End this choice with the stream. Return what was held back of it, and the fault of the answer, if any.
-
-        lost: the backend disconnected, and the choice is not finished. failed: why the answer cannot continue.
-        """
-        choice = self.by_index[index]
-        ops, reason = choice.finish(None, lost=lost)
-        failed = choice.message.fault or failed
-        choice.finished = not lost and failed is None and choice.asked is None
-        stated = reason if choice.finished else None
-        return Part(choice, {"index": openai.raw(index)}, {}, "", ops, stated, unchanged=False, index=index), failed
+    def end(self, index: int, *, lost: bool, failed: bool) -> Part:
+        """End this choice with the stream. Return what was held back of it. lost, failed: see `_finish`."""
+        part = Part(self.by_index[index], {"index": openai.raw(index)}, {}, "", [], None, unchanged=False, index=index)
+        self._finish(part, None, lost=lost, failed=failed)
+        return part
 
 
 def take_calls(message: Fields, *, asked: bool) -> tuple[list[Any], Fields]:

@@ -17,6 +17,7 @@ from ..answer.operations import Arguments, CallClosed, CallOpened, Content, Op, 
 from ..errors import ToolCallError
 from ..formats.base import ToolFormat
 from ..formats.near_misses import NoCall
+from ..json_schema.validate_arguments import checker_for
 from ..model import Tool
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
 from ..parsing.sink import Gathered, StopFinder
@@ -32,7 +33,6 @@ from .outcome import (
     CallReport,
     FinishedCall,
     OpenCall,
-    SeenText,
     counted,
     malformed_text,
     place_of,
@@ -77,8 +77,6 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The backend is asked for calls alone."""
     native: bool = False
     """The backend was given the tools: its calls have ids."""
-    check: Callable[[str, str], list[str]] | None = None
-    """Returns the faults of a finished call, given its name and arguments."""
     strict: frozenset[str] = frozenset()
     """Tools whose calls are refused under every setting where they do not fit."""
     held: frozenset[str] = frozenset()
@@ -88,15 +86,28 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the model has written about as many tokens as the request allows."""
     report: CallReport | None = None
     """Receives finished calls."""
-    offered: Mapping[str, Tool] | None = None
-    """The tools that may be called, by name; None for all."""
     syntax: ToolFormat | None = None
     """The format in which calls are read; None where no call can come."""
     retried: bool = False
     """The model was asked again, and this answer is the last."""
 
+    @property
+    def offered(self) -> Mapping[str, Tool] | None:
+        """The tools that may be called, by name; None for all."""
+        return self.chat.callable_tools.by_name if self.chat.tools.tools else None
+
+    def checker(self) -> Callable[[str, str], list[str]] | None:
+        """Return what finds the faults of a finished call, given its name and arguments: of each tool's where arguments
+        are validated, else of strict ones only.
+        """
+        validates = self.settings.validate_arguments != "off"
+        if not (validates or self.strict):
+            return None
+        faults = checker_for(self.chat.tools_raw, self.chat.listed).faults
+        return faults if validates else lambda name, written: faults(name, written) if name in self.strict else []
+
     def refuses_misfits_of(self, name: str) -> bool:
-        """Whether a call of this tool is refused where `check` finds a fault; else the fault is a warning."""
+        """Whether a call of this tool is refused where the checker finds a fault; else the fault is a warning."""
         return self.settings.validate_arguments not in {"off", "warn"} or name in self.strict
 
     def admits(self, name: str) -> bool:
@@ -146,13 +157,14 @@ class Message:
     """Events in, operations out. stopped: no more input is read; `fault` is the reason, where the model made one."""
 
     __slots__ = (
-        "_ids", "_policy", "_prose_size", "_reads_thoughts", "broken", "call", "calls", "calls_in_reasoning", "fault",
-        "limited", "no_call", "outcomes", "prose", "reasoning_names", "refused", "seen", "source", "stopped", "stops",
+        "_check", "_ids", "_policy", "_prose_size", "_reads_thoughts", "broken", "call", "calls", "calls_in_reasoning",
+        "fault", "limited", "no_call", "outcomes", "prose", "reasoning_names", "refused", "source", "stopped", "stops",
         "warnings",
     )  # fmt: skip
 
     def __init__(self, policy: AnswerPolicy, *, reads_thoughts: bool = False) -> None:
         self._policy = policy
+        self._check = policy.checker()
         self._reads_thoughts = reads_thoughts  # calls are read in thoughts, too
         self.reasoning_names: tuple[str, ...] = ()
         """The fields that the last piece of the backend's reasoning is emitted in."""
@@ -162,8 +174,6 @@ class Message:
         self.prose: list[str] = []
         """Text held until the first call, which may drop it; a retry discards it."""
         self._prose_size = 0  # in characters
-        self.seen = SeenText(policy.chat.callable_tools, policy.syntax)
-        """The text so far, which `end` looks at."""
         self.no_call: NoCall | None = None
         self.call: OpenCall | None = None
         """The open call."""
@@ -177,7 +187,7 @@ class Message:
         self.stopped = False
         self.fault: ToolCallError | None = None
         self.warnings: list[str] = []
-        self.outcomes = CallOutcomes(report=policy.report, offered=policy.offered)
+        self.outcomes = CallOutcomes(policy.chat.callable_tools, policy.syntax, policy.report)
 
     @property
     def extras(self) -> dict[str, Any]:
@@ -228,7 +238,7 @@ class Message:
 
     def refuse_size(self, name: str) -> None:
         """Refuse the current call: its arguments exceed their limit."""
-        begun = self.call is not None and self.call.parts is None
+        begun = self.call is not None and not self.call.held
         limit = self._policy.settings.max_arguments_bytes
         message = f"The arguments of the model's call of {name!r} exceed max_arguments_bytes ({limit})."
         self._refuse("limit_exceeded", message, at="arguments", begun=begun)
@@ -253,11 +263,6 @@ class Message:
             self.stopped = self.stops.found is not None
         self._show(text, ops, thought=thought)
 
-    def end(self, *, cut: bool, thinks: bool) -> None:
-        """The answer is over: set `no_call`. cut, thinks: see `SeenText.why_no_call`."""
-        called, cut, report = self.calls > 0, cut or self.broken, self._policy.report
-        self.no_call = self.seen.why_no_call(self.outcomes, report, called=called, cut=cut, thinks=thinks)
-
     def flush_stops(self, ops: list[Op]) -> None:
         """A call begins, or the text ends: emit the text held back as the possible beginning of a stop string."""
         if self.stops is not None:
@@ -268,7 +273,7 @@ class Message:
             return
         policy = self._policy
         if not thought:
-            self.seen.add(text)
+            self.outcomes.see_text(text)
         if not self.calls and (policy.holds_prose or policy.drops_prose):
             self.prose.append(text)
             self._prose_size += len(text)
@@ -288,20 +293,20 @@ class Message:
 
     def _start(self, event: CallStart, ops: list[Op]) -> None:
         policy, limit = self._policy, self._policy.settings.max_arguments_bytes
-        name, call_id = event.name, event.id
+        name, call_id, offered = event.name, event.id, policy.offered
         own = None
         if call_id is not None and policy.native:
             own = write_id(call_id) if policy.settings.rewrite_ids else call_id
         call = self.call = OpenCall(name, own, math.inf if limit is None else limit, extra=event.extra)
         for happened, outcome, path in (
-            (policy.offered is not None and name not in policy.offered, CallOutcome.UNKNOWN_TOOL, "name"),
+            (offered is not None and name not in offered, CallOutcome.UNKNOWN_TOOL, "name"),
             (policy.retried, CallOutcome.RETRIED, ""),
             (event.written is not None, CallOutcome.RENAMED, "name"),
             (event.in_reasoning or self.source >= Source.REASONING, CallOutcome.IN_REASONING, ""),
         ):
             if happened:
                 call.note(outcome, path)
-        tool = (policy.offered or {}).get(name)
+        tool = (offered or {}).get(name)
         if tool is not None and policy.settings.coerce_arguments and name not in policy.chat.custom:
             call.coercion = Coercion(tool.parameters)
         if not policy.admits(name):
@@ -310,12 +315,11 @@ class Message:
                 self._refuse("tool_not_allowed", message, at="name")
                 return
             self.warnings.append(message)
-        if self._may_stream(name) and name not in policy.held and not self._waits_behind(name):
+        call.held = not self._may_stream(name) or name in policy.held or self._waits_behind(name)
+        if call.held or name in policy.strict:
+            call.kept = Gathered()
+        if not call.held:
             self._open(call, ops)
-            if name in policy.strict:
-                call.passed = Gathered()
-        else:
-            call.parts = Gathered()
 
     def _waits_behind(self, name: str) -> bool:
         """Whether a later call of this name is held until its end although it would stream as the first call."""
@@ -342,23 +346,20 @@ class Message:
         call.room -= len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         if call.room < 0:
             # In small pieces, the first shows whether the arguments are an object before they exceed the limit.
-            if call.begun or call.parts is not None or self._begins_object(call, text):
+            if call.begun or call.held or self._begins_object(call, text):
                 self.refuse_size(call.name)
             return []
         if call.coercion is not None and not (text := call.coercion.feed(text)):
             return []
-        if call.begun and call.parts is None and call.passed is None:
+        if call.begun and call.kept is None:
             return [Arguments(self.calls - 1, text)]  # nearly always
         return self._leave(call, text)
 
     def _leave(self, call: OpenCall, text: str) -> list[Op]:
-        if call.parts is not None:
-            call.parts.write(text)
+        if call.kept is not None:
+            call.kept.write(text)
+        if call.held or not (call.begun or self._begins_object(call, text)):
             return []
-        if not call.begun and not self._begins_object(call, text):
-            return []
-        if call.passed is not None:
-            call.passed.write(text)
         return [Arguments(self.calls - 1, text)]
 
     def _begins_object(self, call: OpenCall, text: str) -> bool:
@@ -395,7 +396,7 @@ class Message:
         ):
             if happened:
                 call.note(outcome, "arguments")
-        begun = self.calls if call.parts is not None else self.calls - 1  # before this one
+        begun = self.calls if call.held else self.calls - 1  # before this one
         self._judge(call, event, ops)
         if self.calls > begun:
             ops.append(CallClosed(self.calls - 1, event.complete))
@@ -403,43 +404,43 @@ class Message:
 
     def _judge(self, call: OpenCall, event: CallEnd, ops: list[Op]) -> None:
         """Emit a finished call that was held, or refuse it, or show it as text. One that streamed is only checked."""
-        passed = call.passed if event.complete else None
-        if passed is not None and not self._fits(call, passed.take(), event.raw, begun=True):
+        written = "" if call.kept is None else call.kept.take()
+        if not call.held:
+            if call.kept is None or not event.complete or self._fits(call, written, event.raw, begun=True):
+                self._follow(call, event)
             return
-        if call.parts is not None:
-            written, malformed = call.parts.take(), self._policy.settings.malformed_arguments
-            what = "a JSON object" if self._policy.settings.arguments_as_object else "JSON"
-            free = call.name in self._policy.chat.custom
-            if malformed == "forward":
-                verbatim = "" if free else malformed_text(event, written)
-                if verbatim and self._forward(call, verbatim, written, event, ops):
-                    if self.fault is None:
-                        self._follow(call, event)
-                    return
-                malformed = "error" if verbatim else "repair"
-            if event.complete and not free and not written.lstrip().startswith("{"):
-                # JSON, but not an object; this cannot be repaired.
-                kept, malformed, what = False, "error" if malformed == "repair" else malformed, "a JSON object"
-            else:
-                kept = malformed == "repair" or not event.repaired
-            if event.complete and kept:
-                if not self._fits(call, written, event.raw):
-                    return
-                self._open(call, ops)
-                ops.append(Arguments(self.calls - 1, free_text(written) if free else written, custom=free))
-            elif malformed == "error" and (event.complete or not self.limited):
-                self._malformed(call, what if event.complete else "complete: the text ends inside of them", event.raw)
+        settings, free = self._policy.settings, call.name in self._policy.chat.custom
+        malformed = settings.malformed_arguments
+        if malformed == "forward":
+            verbatim = "" if free else malformed_text(event, written)
+            if verbatim and self._forward(call, verbatim, written, event, ops):
+                if self.fault is None:
+                    self._follow(call, event)
                 return
-            else:
-                self.broken = self.broken or not (event.complete or self.limited)
-                if event.complete:
-                    call.note(CallOutcome.MALFORMED, "arguments")
-                if not self._waits_behind(call.name):
-                    self.refused = True
-                    if self.source < Source.REASONING:
-                        self._show(event.raw, ops)
-                    elif self.source is not Source.ENDED_IN:
-                        self.keep_reasoning(event.raw, self.source, ops)
+            malformed = "error" if verbatim else "repair"
+        # JSON, but not an object: this cannot be repaired.
+        other = event.complete and not free and not written.lstrip().startswith("{")
+        if other and malformed == "repair":
+            malformed = "error"
+        if event.complete and not other and (malformed == "repair" or not event.repaired):
+            if not self._fits(call, written, event.raw):
+                return
+            self._open(call, ops)
+            ops.append(Arguments(self.calls - 1, free_text(written) if free else written, custom=free))
+        elif malformed == "error" and (event.complete or not self.limited):
+            what = "a JSON object" if other or settings.arguments_as_object else "JSON"
+            self._malformed(call, what if event.complete else "complete: the text ends inside of them", event.raw)
+            return
+        else:
+            self.broken = self.broken or not (event.complete or self.limited)
+            if event.complete:
+                call.note(CallOutcome.MALFORMED, "arguments")
+            if not self._waits_behind(call.name):
+                self.refused = True
+                if self.source < Source.REASONING:
+                    self._show(event.raw, ops)
+                elif self.source is not Source.ENDED_IN:
+                    self.keep_reasoning(event.raw, self.source, ops)
                 return
         self._follow(call, event)
 
@@ -459,7 +460,7 @@ class Message:
     def _forward(self, call: OpenCall, verbatim: str, written: str, event: CallEnd, ops: list[Op]) -> bool:
         """Emit malformed arguments as the model wrote them, if allowed. written: the repaired arguments."""
         policy = self._policy
-        checks = policy.check is not None and policy.refuses_misfits_of(call.name)
+        checks = self._check is not None and policy.refuses_misfits_of(call.name)
         # A call that the token limit cut is not a fault, and only an object can be checked.
         readable = event.complete and written.lstrip().startswith("{")
         if policy.settings.arguments_as_object or (not event.complete and self.limited) or (checks and not readable):
@@ -480,7 +481,7 @@ class Message:
 
         written: the arguments as the model wrote them, where they differ. begun: the call was emitted unchecked.
         """
-        faults = self._policy.check(call.name, arguments) if self._policy.check is not None else []
+        faults = [] if self._check is None else self._check(call.name, arguments)
         if not faults:
             return True
         what = f"The arguments of the model's call of {call.name!r} do not fit its schema: {'; '.join(faults)}"

@@ -32,7 +32,7 @@ _MAX_REFUSED = 128
 _PIECES = 512
 """The most last pieces of a choice's text that are kept: about 2,200 characters of a token stream, in 28 KiB."""
 LONGEST_PIECE = 64
-"""The most characters of a kept piece; `SeenText.add` divides longer ones."""
+"""The most characters of a kept piece; `CallOutcomes.see_text` divides longer ones."""
 _MOST_TOLD = 4
 """The most near misses that are logged per answer."""
 
@@ -91,12 +91,12 @@ class OpenCall:
     id: str | None
     room: float
     """Bytes that its arguments may still take."""
-    parts: Gathered | None = None
-    """The arguments of a call that is held until its end."""
+    held: bool = False
+    """It is emitted at its end."""
+    kept: Gathered | None = None
+    """The arguments so far of a call that is held, or that streams and is also checked at its end."""
     extra: dict[str, Any] | None = None
     coercion: Coercion | None = None
-    passed: Gathered | None = None
-    """The arguments of a call that streams and is also checked at its end."""
     begun: bool = False
     """Its arguments have begun an object."""
     outcome: CallOutcome = CallOutcome.CLEAN
@@ -171,17 +171,26 @@ class CallReport:
 
 
 class CallOutcomes:
-    """The outcomes of one choice's calls.
+    """The outcomes of one choice's calls, and the last part of its text without its thoughts, which shows why it holds
+    no call.
 
-    report: also receives each finished call. offered: the names of the tools that may be called; None for all.
+    tools: those that may be called. syntax: the format in which their calls are read; None where no call is possible,
+    and then no text is kept. report: also receives each finished call.
+    `see` takes a piece of text of at most `LONGEST_PIECE` characters: it is called for each chunk of an answer, so it
+    is the method of a deque.
     """
 
-    __slots__ = ("_offered", "_report", "finished", "ignored", "refused")
+    __slots__ = ("_pieces", "_report", "_syntax", "_tools", "finished", "ignored", "refused", "see")
 
-    def __init__(self, *, report: CallReport | None = None, offered: Collection[str] | None = None) -> None:
-        self._offered = offered
-        self.finished: list[FinishedCall] = []
+    def __init__(
+        self, tools: ToolSet | None = None, syntax: ToolFormat | None = None, report: CallReport | None = None
+    ) -> None:
+        self._tools = tools or ToolSet()
+        self._syntax = syntax
         self._report = report
+        self._pieces = deque[str](maxlen=0 if syntax is None else _PIECES)
+        self.see: Callable[[str], None] = self._pieces.append
+        self.finished: list[FinishedCall] = []
         self.refused = 0  # calls that were refused for their names
         self.ignored = 0  # calls in thoughts that were closed
 
@@ -196,7 +205,7 @@ class CallOutcomes:
             self._add(FinishedCall(name, outcome, path))
             # The search for a similar name takes time.
             if outcome is CallOutcome.UNKNOWN_TOOL and self._report is not None and _log.isEnabledFor(logging.DEBUG):
-                self._report.near_miss(unknown_name(name, self._offered or ()))
+                self._report.near_miss(unknown_name(name, self._tools.by_name))
 
     def ignore(self, name: str) -> None:
         """Add a call in a thought that was closed. It is reported, and is not emitted as a call."""
@@ -211,47 +220,22 @@ class CallOutcomes:
         if self._report is not None:
             self._report.add(call)
 
-
-def log_no_call(report: CallReport, reason: NoCall) -> None:
-    """Log a reason at INFO, with its remedy and the page that explains it. `prose` is not logged."""
-    if reason in CURES:
-        see = f"docs/how-to/no-calls.md#{reason.value}"
-        report.log(logging.INFO, "no call", {"no_call": reason.value, "cure": CURES[reason], "see": see})
-
-
-class SeenText:
-    """The last part of one choice's text, without its thoughts, for inspection when the answer is over.
-
-    syntax: the format in which calls of `tools` are read; None where no call is possible, and then nothing is kept.
-    `see` takes a piece of text of at most `LONGEST_PIECE` characters: it is called for each chunk of an answer, so it
-    is the method of a deque.
-    """
-
-    __slots__ = ("_pieces", "_syntax", "_tools", "see")
-
-    def __init__(self, tools: ToolSet, syntax: ToolFormat | None) -> None:
-        self._tools = tools
-        self._syntax = syntax
-        self._pieces = deque[str](maxlen=0 if syntax is None else _PIECES)
-        self.see: Callable[[str], None] = self._pieces.append
-
-    def add(self, text: str) -> None:
-        """Add text of any length."""
+    def see_text(self, text: str) -> None:
+        """See text of any length."""
         for at in range(max(len(text) - MAX_LOOKED_AT, 0), len(text), LONGEST_PIECE):
             self._pieces.append(text[at : at + LONGEST_PIECE])
 
-    def why_no_call(
-        self, outcomes: CallOutcomes, report: CallReport | None, *, called: bool, cut: bool, thinks: bool
-    ) -> NoCall | None:
+    def why_no_call(self, *, called: bool, cut: bool, thinks: bool) -> NoCall | None:
         """Return why the finished answer holds no call; None where it holds one (`called`), or no call is possible.
 
         cut: the answer was cut off. thinks: it holds reasoning. Near misses are logged at DEBUG, unless a refused call
         was reported.
         """
-        logs = report is not None and _log.isEnabledFor(logging.DEBUG) and not outcomes.refused
+        report = self._report
+        logs = report is not None and _log.isEnabledFor(logging.DEBUG) and not self.refused
         if self._syntax is None or (called and not logs):
             return None
-        if not called and any(call.outcome is CallOutcome.UNKNOWN_TOOL for call in outcomes.finished):
+        if not called and any(call.outcome is CallOutcome.UNKNOWN_TOOL for call in self.finished):
             return NoCall.UNKNOWN_TOOL
         text = "".join(self._pieces)[-MAX_LOOKED_AT:]
         found = places(text, tools=self._tools, syntax=self._syntax, explains=logs)
@@ -263,12 +247,19 @@ class SeenText:
         kinds = {place.kind for place in found}
         if cut:
             kinds.add(NoCall.CUT)
-        if outcomes.ignored or (thinks and not text.strip()):
+        if self.ignored or (thinks and not text.strip()):
             kinds.add(NoCall.THOUGHT)
-        if outcomes.refused:
+        if self.refused:
             kinds.add(NoCall.OTHER_FORMAT)
         kinds.add(NoCall.PROSE if text.strip() else NoCall.EMPTY)
         return first_of(kinds)
+
+
+def log_no_call(report: CallReport, reason: NoCall) -> None:
+    """Log a reason at INFO, with its remedy and the page that explains it. `prose` is not logged."""
+    if reason in CURES:
+        see = f"docs/how-to/no-calls.md#{reason.value}"
+        report.log(logging.INFO, "no call", {"no_call": reason.value, "cure": CURES[reason], "see": see})
 
 
 def first_of(reasons: Collection[NoCall | None]) -> NoCall | None:

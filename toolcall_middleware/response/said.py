@@ -44,8 +44,11 @@ def opened(top: Fields) -> Opened:
     return Opened(openai.read_text(top.get("model")), int(created) if known else None)
 
 
-def say(fields: Fields, ops: list[Op], out: list[Step]) -> None:
-    """The steps for a delta or message of which `ops` were read, and for its other fields."""
+def say(fields: Fields, ops: list[Op], out: list[Step]) -> bool:
+    """Add the steps for a delta or message of which `ops` were read, and for its other fields. Return whether these
+    others say nothing.
+    """
+    before = len(out)
     own, read = text_of(fields.get("reasoning_content")), text_of(fields.get("reasoning"))
     if own and read and not read.startswith(own):
         out.append(ReasoningText(own, ("reasoning_content",)))
@@ -56,14 +59,15 @@ def say(fields: Fields, ops: list[Op], out: list[Step]) -> None:
         out.append(Signed(signed))
     refusal = text_of(fields.get("refusal"))
     between: list[Step] = [Refusal(refusal)] if refusal else []
-    between += _images(fields)
+    between += images_of(fields)
     first = next((at for at, op in enumerate(ops) if type(op) is CallOpened), len(ops)) if between else len(ops)
     out += ops[:first]
     out += between
     out += ops[first:]
+    return len(out) == before + len(ops)
 
 
-def _images(fields: Fields) -> Iterator[Image]:
+def images_of(fields: Fields) -> Iterator[Image]:
     """The images of a delta or message: parts of its content, or of another list (OpenRouter, LiteLLM)."""
     for name in ("content", "images"):
         raw = fields.get(name)
@@ -117,13 +121,14 @@ class StepEmitter(Emitter[Step]):
 
     def chunk(self, _raw: bytes | None, parts: list[Part], out: list[Step], /, *, news: bool) -> bool:
         del news
+        repeats = False
         for part in parts:
             steps: list[Step] = []
-            say(part.delta, part.ops, steps)
+            repeats = say(part.delta, part.ops, steps)
             if part.reason is not None:
                 steps.append(finished(part.choice, part.fields, part.reason))
             self._put(part.index, steps, out, begins=not openai.is_null(part.delta.get("role")))
-        return is_silent(parts[0].delta) if parts else False
+        return repeats
 
     def unread(self, _raw: bytes, out: list[Step], /, *, comment: bool = False) -> None:
         if comment:
@@ -159,13 +164,6 @@ class StepEmitter(Emitter[Step]):
             self._opened = True
             out.append(opened(self.top))
         out += steps
-
-
-def is_silent(fields: Fields) -> bool:
-    """Whether a delta has nothing but its content."""
-    out: list[Step] = []
-    say(fields, [], out)
-    return not out
 
 
 def text_of(raw: Any) -> str:

@@ -34,6 +34,7 @@ class Hold(enum.Flag):
     SPEECH = enum.auto()  # something that a client shows: more than a role
     END = enum.auto()  # the end of the answer: any of its calls may be refused, and then all of it is tried again
     CALL = enum.auto()  # a call in each choice
+    WORDS = enum.auto()  # a word or a call: without one the answer may be retried, or `release`d at its end
 
 
 def hold_for(
@@ -68,16 +69,14 @@ class Gate(Generic[Item]):
 
     limit: the most bytes that are held. size: counts the bytes of an item.
     said: the answer has something that a client shows. is_open: items are emitted at once.
-    needs_words: an answer without a word or a call stays held: it may be retried, or `release`d.
     """
 
     __slots__ = (
-        "_hold", "_kept", "_limit", "_mark", "_size", "_size_of", "is_open", "needs_words", "said", "waits_for_speech",
+        "_kept", "_limit", "_mark", "_size", "_size_of", "hold", "is_open", "said", "waits_for_speech",
     )  # fmt: skip
 
     def __init__(self, hold: Hold, limit: int | None, size: Callable[[Item], int]) -> None:
-        self._hold = hold
-        self.needs_words = False
+        self.hold = hold
         self._limit = limit
         self._size_of = size
         self._kept: list[Item] = []
@@ -89,12 +88,12 @@ class Gate(Generic[Item]):
     def wait(self) -> None:
         """Hold all items until something is said. Sets `waits_for_speech` where the gate was open."""
         if self.is_open:
-            self._hold, self.is_open, self.waits_for_speech = Hold.SPEECH, False, True
+            self.hold, self.is_open, self.waits_for_speech = Hold.SPEECH, False, True
 
     @property
     def outlasts_end(self) -> bool:
         """Whether the gate stays closed at the end of the answer."""
-        return not self.is_open and (Hold.CALL in self._hold or (self.needs_words and not self.said))
+        return not self.is_open and (Hold.CALL in self.hold or (Hold.WORDS in self.hold and not self.said))
 
     def release(self) -> list[Item]:
         """Open the gate and return all held items."""
@@ -123,12 +122,12 @@ class Gate(Generic[Item]):
         over: the stream has ended. all_there: each requested choice has begun. all_called: each choice that has begun
         has a call.
         """
-        hold = self._hold
-        self.is_open = not (
-            (self.needs_words and not self.said)
-            or (Hold.SPEECH in hold and not (self.said or (all_there and over)))
-            or (Hold.END in hold and not over)
-            or (Hold.CALL in hold and not (all_there and all_called))
+        hold, said = self.hold, self.said
+        self.is_open = not (  # called for each chunk that is held: a look into the flags costs more than the rest
+            (not said and Hold.WORDS in hold)
+            or (not (said or (all_there and over)) and Hold.SPEECH in hold)
+            or (not over and Hold.END in hold)
+            or (not (all_there and all_called) and Hold.CALL in hold)
         )
         return self.release() if self.is_open else []
 
@@ -230,10 +229,6 @@ class StreamRewriter:
         self.failed: ToolCallError | None = None
         """Why the answer cannot go on."""
 
-    def wait_for_words(self) -> None:
-        """Hold an answer without a word or a call until `end`: until then it may be retried."""
-        self._gate.needs_words, self._gate.is_open = True, False
-
     # -- what the exchange asks ----------------------------------------------------------------------------------
 
     @property
@@ -325,9 +320,9 @@ class StreamRewriter:
         lost = (cut or not self.complete) and not stopped
         for index, choice in choices.by_index.items():
             if not choice.finished:
-                part, fault = choices.end(index, lost=lost and not choice.message.stopped, failed=self.failed)
-                if fault is not None:
-                    self._fail(fault)
+                failed = self.failed is not None
+                part = choices.end(index, lost=lost and not choice.message.stopped, failed=failed)
+                self._blame(choice)
                 self._gate.said = self._gate.said or self._says(part)
                 self._emit.chunk(None, [part], out, news=False)
                 part.ops.clear()
@@ -343,7 +338,7 @@ class StreamRewriter:
 
     def _says(self, part: Part) -> bool:
         """Whether a part opens a gate that holds for speech."""
-        return speaks(part) or (part.reason is not None and not self._gate.needs_words)
+        return speaks(part) or (part.reason is not None and Hold.WORDS not in self._gate.hold)
 
     def _let(self, out: list[Any], *, all_there: bool, over: bool) -> bytes:
         """Emit `out`, or hold it until the gate opens."""

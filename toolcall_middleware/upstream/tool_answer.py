@@ -37,7 +37,7 @@ from ..response.answer_form import (
 from ..response.choice import AnswerOutcome
 from ..response.message import Extension
 from ..response.outcome import CallReport, as_header, log_no_call
-from ..response.stream import StreamRewriter
+from ..response.stream import Hold, StreamRewriter
 from ..settings import Settings
 from ..usage.meter import UsageMeter, meter_for
 from ..usage.tap import UsageTap
@@ -118,10 +118,8 @@ class ToolAnswer:
     def _new_rewriter(self) -> StreamRewriter:
         request = self.request
         accepts = None if request.native or request.json is None else request.json.accepts
-        hold = request.hold(checked=accepts is not None)
+        hold = request.hold(checked=accepts is not None) | (Hold.WORDS if request.may_ask_again else Hold.NOTHING)
         made = self._form.stream(request.make_choice, request.usage, request.settings, hold, accepts)
-        if request.may_ask_again and not self._form.goes_on:
-            made.wait_for_words()
         if self._chat.offers_tools:
             made.choices.read_unparsed = _reader_of(request.syntax, request.tools.read, request.settings)
         if self._chat.include_usage and self.request.ends_itself:

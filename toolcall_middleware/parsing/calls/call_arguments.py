@@ -13,13 +13,14 @@ _IN_SINGLE = anywhere(r"[^'\\\n]*")
 # Inside double quotes, with escapes that are complete. Not what msgspec refuses to decode.
 _IN_DOUBLE = anywhere(r'(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\["\\/bfnrt])*+')
 _ESCAPE = anywhere(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[\s\S])?")
-_HALF_ESCAPE = re.compile(
+HALF_ESCAPE = re.compile(
     r"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?))?\Z"
 )
+"""An escape at the end of a JSON string's text that more text may complete, or the first half of a pair."""
 _ANY_KEY = r'"(?:[^"\\]|\\.)*"'
 _LONGEST_OPENING = 256  # characters
 # The string's text, with escapes that are complete.
-_IN_STRING = re.compile(rf'(?:[^"\\]++|(?!{_HALF_ESCAPE.pattern})\\.)*+', re.DOTALL)
+_IN_STRING = re.compile(rf'(?:[^"\\]++|(?!{HALF_ESCAPE.pattern})\\.)*+', re.DOTALL)
 _ANY_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _NOTHING = frozenset({"", "null", "[]", '""'})
@@ -223,7 +224,7 @@ class CallArguments:
             elif text:
                 self._give(decode(f'"{text}"') if "\\" in text else text, out)
             elif c == "\\":
-                if _HALF_ESCAPE.match(s, i):
+                if HALF_ESCAPE.match(s, i):
                     self._half = s[i:]
                     i = len(s)
                     break

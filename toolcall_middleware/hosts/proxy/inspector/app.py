@@ -208,7 +208,7 @@ def _report(entry: Entry, template: str | None, _request: Request) -> Response:
 def _read_as(entry: Entry, _template: str | None, request: Request) -> Response:
     """The model's text as another format reads it: the calls, the text beside them and the reasoning."""
     rows = list(entry.rows)
-    answer = answer_of(rows)
+    answer = answer_of(rows).choices[0]
     name, model = request.query_params.get("format", "auto"), str(entry.summary.get("model") or "")
     try:
         read = read_calls(answer.text, offered_in(rows), format=name, model=model, cut=answer.finish_reason in CUT)
