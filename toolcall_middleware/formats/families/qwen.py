@@ -329,6 +329,7 @@ _SLOTS = Slots(
 )
 
 _JSON = Json(call=f"<{_TAG}>\n{CALL}\n</{_TAG}>", between="")
+_ONE = _JSON.call.replace('"{name}"', "<function-name>").replace("{arguments}", "<args-dict>")
 
 
 def _longcat_tool(tool: Tool) -> str:
@@ -361,16 +362,10 @@ You have access to the following tools:\x20
 
 **Note**: For each function call, return a json object with function name and arguments within \
 <{_TAG}></{_TAG}> XML tags as follows:
-<{_TAG}>
-{{"name": <function-name>, "arguments": <args-dict>}}
-</{_TAG}>
+{_ONE}
 When multiple functions need to be called simultaneously, each function call should be wrapped in its own \
 <{_TAG}> tag and placed consecutively. For example:
-<{_TAG}>
-{{"name": <function-name>, "arguments": <args-dict>}}
-</{_TAG}><{_TAG}>
-{{"name": <function-name>, "arguments": <args-dict>}}
-</{_TAG}>""",
+{_ONE * 2}""",
     tool=_longcat_tool,
     between="\n\n",
     special_tokens=True,

@@ -82,13 +82,13 @@ def _opening(c: Cursor, layout: Layout, *, first: bool) -> Steps[_Call | None]:
             return call
         rest = s[j : j + MAX_TAG]
         short = len(rest) < MAX_TAG
-        begun = short and layout.call_begun.fullmatch(rest) is not None
-        begun = begun or (not bare and _ELEMENT_BEGUN.match(s, j) is not None)
-        if begun and c.last and bare:
+        begun = half_of(layout.call).match(s, j) or half_of(layout.joined).match(s, j)
+        begun = begun or (None if bare else _ELEMENT_BEGUN.match(s, j))
+        if begun and c.last and bare and rest and short:
             return (yield from _name_alone(c, layout, rest))
         half_tag = any(close.startswith(rest) for close in (layout.close, *noise))
         half_tag = half_tag or (committed and layout.half_close.match(s, j) is not None)
-        if not c.last and short and (begun or half_tag or any(h.startswith(rest) for h in layout.call_heads)):
+        if not c.last and short and (begun or half_tag):
             yield from c.more()
             continue
         if not committed:
@@ -583,7 +583,7 @@ class _Value:
             return False
         m = layout.slot.match(s, k)
         if m is None:
-            if not last and len(rest) < MAX_TAG and layout.slot_begun.fullmatch(rest):
+            if not last and len(rest) < MAX_TAG and half_of(layout.slot).match(s, k):
                 raise Undecided
             return False
         key = layout.name_in(m, "key")
