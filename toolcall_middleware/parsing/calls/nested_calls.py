@@ -18,7 +18,6 @@ from ..values.typing import STRING, Place, Places, json_of
 
 _NAMED = r"<(?P<close>/?)(?P<name>[^<>\s=]{1,256})(?P<more>[^<>]{0,300})>"
 _TAG = re.compile(rf"[ \t\r\n]{{0,64}}{_NAMED}")
-_TAG_PART = half_of(_TAG)
 _CALLED = re.compile(r"[ ]?name[ ]?=[ ]?[\"']([^\"'\n]{1,256})[\"']")
 _MAX_DEPTH = 32
 _MAX_GAP = 256
@@ -186,27 +185,25 @@ class _Call:
             return None if text.endswith(mark[0]) or mark[:2] in text else say(text)
 
         while True:
-            s = c.s
-            k = s.find(mark, c.i)
+            k = c.s.find(mark, c.i)
             if k < 0:
                 c.sink.args(say(c.upto_half((mark,))))
-                if c.i == len(s):
+                if c.i == len(c.s):
                     c.sink.flows(within)
-            else:
-                c.sink.args(say(s[c.i : k]))
-                c.i, at = k, k + len(mark)
-                if (m := _TAG.match(s, at)) is not None:
-                    c.i = m.end()
-                    ends = {"invoke"} if self._block in self.open else {"invoke", self._block}
-                    if m["close"] and m["name"] in ends:
-                        self.end_name = m["name"]
-                        self.unclosed = (mark + m.group(),) if self.open else None
-                    return m
-                if c.last or len(s) - at >= _LONG or not _TAG_PART.fullmatch(s, at):
-                    c.sink.args(say(mark))
-                    c.i = at
-                    continue
-            yield from c.more()
+                yield from c.more()
+                continue
+            c.sink.args(say(c.s[c.i : k]))
+            c.i = k
+            m = yield from c.ask(lambda: c.found(_TAG, c.i + len(mark)))
+            if m is None:
+                c.sink.args(say(mark))
+                c.i += len(mark)
+                continue
+            c.i = m.end()
+            if m["close"] and m["name"] in ({"invoke"} if self._block in self.open else {"invoke", self._block}):
+                self.end_name = m["name"]
+                self.unclosed = (mark + m.group(),) if self.open else None
+            return m
 
 
 def _one_or_list(values: list[str]) -> str:

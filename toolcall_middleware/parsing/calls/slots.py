@@ -12,21 +12,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..cursor import Cursor, NotACall, Steps, TextOver, Undecided
-from ..patterns import WHITE_SPACE, half, half_of
+from ..patterns import half, half_of
 from ..values.json_reader import decoded, quoted
 from ..values.typing import STRING, Places, is_json, json_of, repaired_json
 from .call_arguments import CallArguments
-from .slot_layout import CDATA, CDATA_END, MAX_TAG, Layout, ends, without_entities
+from .slot_layout import CDATA, CDATA_END, MAX_TAG, Layout, behind_space, ends, without_entities
 
 # JSON arguments may be in a code block, in a string, or in a list.
 _FENCE = re.compile(r"`{3}[a-z]{0,16}[ \t]{0,16}\r?\n")
-_FENCE_BEGUN = half_of(_FENCE)
 _OBJECT = re.compile(r"(?:[\"']|(?P<list>\[[ \t\r\n]{0,16}))?\{")
-_OBJECT_BEGUN = half_of(_OBJECT)
 _JSON = re.compile(rf"{_FENCE.pattern}|{_OBJECT.pattern}|null(?=[ \t\r\n<])")
-_JSON_BEGUN = half_of(_JSON)
 _ELEMENT = re.compile(r"<(?P<key>[\w.\-]{1,64})>")
-_ELEMENT_BEGUN = half_of(_ELEMENT)
 _ENTITY_PART = re.compile(r"&[a-z]{0,4}\Z")
 # Undeclared parameters that hold all arguments as one object.
 _WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
@@ -83,7 +79,7 @@ def _opening(c: Cursor, layout: Layout, *, first: bool) -> Steps[_Call | None]:
         rest = s[j : j + MAX_TAG]
         short = len(rest) < MAX_TAG
         begun = half_of(layout.call).match(s, j) or half_of(layout.joined).match(s, j)
-        begun = begun or (None if bare else _ELEMENT_BEGUN.match(s, j))
+        begun = begun or (None if bare else half_of(_ELEMENT).match(s, j))
         if begun and c.last and bare and rest and short:
             return (yield from _name_alone(c, layout, rest))
         half_tag = any(close.startswith(rest) for close in (layout.close, *noise))
@@ -118,9 +114,7 @@ def _joined(c: Cursor, layout: Layout, i: int) -> _Call | None:
         return None
     for end in range(m.end("joined") - 1, i, -1):
         name, key = c.s[i:end], c.s[end : m.end("joined")].strip().removeprefix(layout.reopen[0])
-        if c.sink.offered(name) and key in (call := _Call(c, layout, name)).declared:
-            call.repaired = True
-            call.first_key = key
+        if c.sink.offered(name) and key in (call := _Call(c, layout, name, first_key=key)).declared:
             return call.begin(m.end())
     return None
 
@@ -129,22 +123,24 @@ class _Call:
     """One call, from its opening tag on."""
 
     __slots__ = (
-        "_parameters", "_places", "after", "args", "c", "declared", "empty", "first", "first_key", "half",
-        "in_value", "layout", "name", "repaired", "seen",
+        "after", "args", "c", "declared", "empty", "first", "first_key", "half", "in_value", "layout", "name",
+        "parameters", "places", "repaired", "seen",
     )  # fmt: skip
 
-    def __init__(self, c: Cursor, layout: Layout, name: str, *, empty: bool = False, after: int = 0) -> None:
-        """after: the index after its opening tag."""
+    def __init__(
+        self, c: Cursor, layout: Layout, name: str, *, empty: bool = False, after: int = 0, first_key: str = ""
+    ) -> None:
+        """after: the index after its opening tag. first_key: that of a slot whose opening tag is missing."""
         self.c, self.layout, self.name, self.empty, self.after = c, layout, name, empty, after
-        self._parameters = c.sink.schema(name) or {}
-        properties = self._parameters.get("properties")
+        self.parameters = c.sink.schema(name) or {}
+        properties = self.parameters.get("properties")
         self.declared: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
-        self._places = Places(self._parameters)
+        self.places = Places(self.parameters)
         self.args: CallArguments | None = None  # where the arguments are one JSON object
-        self.first_key = ""
         self.first = True
         self.half = False  # the text is over in the first slot's tag
-        self.in_value = self.repaired = False
+        self.in_value = False
+        self.first_key, self.repaired = first_key, bool(first_key)
         self.seen: set[str] = set()
 
     @classmethod
@@ -171,7 +167,7 @@ class _Call:
         c, layout, s = self.c, self.layout, self.c.s
         if self.empty or not layout.slot_heads:  # without slots its arguments are JSON, as the tag says
             return True
-        j = WHITE_SPACE.match(s, self.after, self.after + MAX_TAG).end()
+        j = behind_space(s, self.after)
         if s.startswith(layout.after_name, j):
             # Names such as `search` are HTML's, too: an empty element is no call of a tool that needs an argument.
             return not (layout.in_tag and self._needs_some)
@@ -179,7 +175,7 @@ class _Call:
             return True
         if not layout.value_open and (element := _ELEMENT.match(s, j)) is not None:
             return layout.d.free or element["key"] in self.declared or element["key"] in _WRAPPERS
-        begun = layout.may_go_on(s, j) or _ELEMENT_BEGUN.match(s, j) or _JSON_BEGUN.match(s, j)
+        begun = layout.may_go_on(s, j) or half_of(_ELEMENT).match(s, j) or half_of(_JSON).match(s, j)
         if len(s) - j < MAX_TAG and (begun or c.begins(layout.after_name, j)):
             raise Undecided
         return False
@@ -187,7 +183,7 @@ class _Call:
     @property
     def _needs_some(self) -> bool:
         """Whether the tool needs an argument."""
-        return bool(self._parameters.get("required"))
+        return bool(self.parameters.get("required"))
 
     def begin(self, end: int | None = None) -> _Call:
         """Start the call; go to `end`."""
@@ -243,79 +239,73 @@ class _Call:
 
     def _slots(self) -> Steps[bool]:
         """Read slot after slot, up to the call's end. Returns whether its closing tag closed all calls."""
-        c, layout = self.c, self.layout
         while True:
-            s, i = c.s, c.behind_space()
-            if i == len(s):
-                c.i = i
-                yield from c.more()
-                continue
-            if close := c.take(layout.call_closes, i):
-                return self._end(close)
-            m = None if self.args else layout.slot.match(s, i)
-            if m is not None:
-                c.i = m.end()
-                # A key that the value's tag ends, or one that closes a value.
-                self.repaired = self.repaired or layout.key_close not in m.group()
-                yield from self._slot(layout.name_in(m, "key"), m.groupdict().get("kind"))
-                continue
-            if s.startswith(layout.after_call, i):
-                c.i = i
-                return self._end(closed=False)
-            if c.take(layout.d.noise, i):
-                continue
-            if (m := layout.odd(layout.call_close).match(s, i)) is not None:
-                c.i = m.end()
-                self.repaired = True
-                return self._end(layout.call_close)
-            more = not c.last and len(s) - i < MAX_TAG
-            if s[i] == "<" and not (self.args or layout.value_open):
-                m = _ELEMENT.match(s, i)
-                if m is not None and (layout.d.free or m["key"] in self.declared) and m["key"] not in self.seen:
-                    c.i = m.end()
-                    self.repaired = self.repaired or not layout.in_tag
-                    others = ("<",) if layout.d.free else (*(f"<{key}>" for key in self.declared), *_WRAPPED)
-                    yield from self._slot(m["key"], layout=layout.element(m["key"], others))
-                    continue
-                if more and m is None and _ELEMENT_BEGUN.match(s, i):
-                    yield from c.more()
-                    continue
-            if self.first and not self.args and (yield from self._json(i)):
-                continue
-            if more and (layout.may_go_on(s, i) or layout.half_close.match(s, i)):
-                yield from c.more()
-                continue
-            # Text between the tags of a call belongs to no argument: skip it up to the next tag.
-            self.repaired = True
-            found = layout.tag_char.search(s, i + 1)
-            c.i = len(s) if found is None else found.start()
+            found = yield from self.c.ask(self._next)
+            if isinstance(found, bool):
+                return found
+            if found is not None:
+                yield from found
 
-    def _json(self, i: int) -> Steps[bool]:
-        """Read one JSON object, or a code fence before it, at `i` in place of slots. False where neither is there."""
-        c, s = self.c, self.c.s
-        if (m := _FENCE.match(s, i)) is not None:
+    def _next(self) -> Steps[None] | bool | None:
+        """Go past what is here, and end the call where it ends: then whether its closing tag closed all calls.
+
+        Else the reader of what follows, if that is a slot or JSON. Raises Undecided.
+        """
+        c, layout = self.c, self.layout
+        s, i = c.s, c.behind_space()
+        if i == len(s):
+            c.i = i
+            raise Undecided
+        if close := c.take(layout.call_closes, i):
+            return self._end(close)
+        if not self.args and (m := layout.slot.match(s, i)) is not None:
             c.i = m.end()
-            return True
-        begun = _FENCE_BEGUN.match(s, i) or (not self.repaired and _OBJECT_BEGUN.match(s, i))
-        if begun and not c.last:
-            yield from c.more()
-            return True
-        if self.repaired or (m := _OBJECT.match(s, i)) is None:
-            return False
-        c.i = i + len(m["list"] or "")
-        layout = self.layout
+            # A key that the value's tag ends, or one that closes a value.
+            self.repaired = self.repaired or layout.key_close not in m.group()
+            return self._slot(layout.name_in(m, "key"), m.groupdict().get("kind"))
+        if s.startswith(layout.after_call, i):
+            c.i = i
+            return self._end(closed=False)
+        if c.take(layout.d.noise, i):
+            return None
+        if (m := layout.odd(layout.call_close).match(s, i)) is not None:
+            c.i = m.end()
+            self.repaired = True
+            return self._end(layout.call_close)
+        if not (self.args or layout.value_open) and (m := c.found(_ELEMENT, i)) is not None:
+            if (layout.d.free or m["key"] in self.declared) and m["key"] not in self.seen:
+                c.i = m.end()
+                self.repaired = self.repaired or not layout.in_tag
+                others = ("<",) if layout.d.free else (*(f"<{key}>" for key in self.declared), *_WRAPPED)
+                return self._slot(m["key"], layout=layout.element(m["key"], others))
+        if self.first and not self.args:
+            if (m := c.found(_FENCE, i)) is not None:
+                c.i = m.end()
+                return None
+            if not self.repaired and (m := c.found(_OBJECT, i)) is not None:
+                c.i = i + len(m["list"] or "")
+                return self._json()
+        c.wait(len(s) - i < MAX_TAG and (layout.may_go_on(s, i) or layout.half_close.match(s, i)))
+        # Text between the tags of a call belongs to no argument: skip it up to the next tag.
+        self.repaired = True
+        found = layout.tag_char.search(s, i + 1)
+        c.i = len(s) if found is None else found.start()
+        return None
+
+    def _json(self) -> Steps[None]:
+        """Read one JSON object in place of slots."""
+        c, layout = self.c, self.layout
         closing = tuple(dict.fromkeys(filter(None, (layout.value_close, layout.call_close, layout.close))))
         args = self.args = CallArguments(c.s[c.i], closing, c.sink.arguments)
         self.first = False
         yield from c.copy(args)
         self.repaired = self.repaired or args.repaired
-        return True
 
     def _slot(self, key: str, kind: str | None = None, layout: Layout | None = None) -> Steps[None]:
         """Read a slot after its opening tag, up to the end of its closing tag."""
         c = self.c
         wraps = self.first and key in _WRAPPERS and bool(self.declared) and key not in self.declared
-        value = _Value(self, layout or self.layout, key, self._places.argument(key), kind, wraps=wraps)
+        value = _Value(self, layout or self.layout, key, self.places.argument(key), kind, wraps=wraps)
         self.seen.add(key)
         self.in_value = True
         if not wraps:
@@ -521,19 +511,18 @@ class _Value:
 
     def _end_at(self, s: str, k: int, start: int) -> int:
         """The index for the `<` at `s[k]`. start: where in `s` the value begins or goes on."""
-        layout, last = self.layout, self.c.last
+        layout, c = self.layout, self.c
         if s.startswith(layout.value_close, k):
             return self._closing(s, k + len(layout.value_close))
         if layout.d.xml and s.startswith(CDATA, k):
             return k + len(CDATA)
-        if not last and (layout.half_close.match(s, k) or (layout.d.xml and CDATA.startswith(s[k : k + MAX_TAG]))):
-            raise Undecided
+        c.wait(layout.half_close.match(s, k) or (layout.d.xml and c.begins((CDATA,), k)))
         end = -1
         own = f"</{self._key}>"
         if (m := layout.odd(layout.value_close).match(s, k)) is not None:  # `</parameter/>`
-            end = layout.fits(s, m.end(), last=last, doubled=False)
+            end = layout.fits(c, m.end(), doubled=False)
         elif layout.value_close.startswith("</") and s.startswith(own, k) and not self._is_markup(s[start:k]):
-            end = layout.fits(s, k + len(own), last=last, doubled=False)
+            end = layout.fits(c, k + len(own), doubled=False)
         if end < 0:
             own_line = (s[k - 1] if k > start else self.before) == "\n"
             end = k if self._call_ends(s, k, own_line=own_line) or self._slot_begins(s, k, own_line=own_line) else -1
@@ -545,16 +534,14 @@ class _Value:
 
         Where tags in the value are open, it ends the value if another declared slot follows, or the end of all calls.
         """
-        layout, last = self.layout, self.c.last
+        layout, c = self.layout, self.c
         if not self._nested:
-            return layout.fits(s, k, last=last)
-        j = WHITE_SPACE.match(s, k, k + MAX_TAG).end()
-        if (m := layout.slot.match(s, j)) is not None:
+            return layout.fits(c, k)
+        j = behind_space(s, k)
+        if (m := c.found(layout.slot, j)) is not None:
             ended = self._is_next(layout.name_in(m, "key"))
-        elif not last and layout.may_go_on(s, j):
-            raise Undecided
         else:
-            ended = layout.all_over(s, j, last=last)
+            ended = layout.all_over(c, j)
         return k if ended else -1
 
     def _is_next(self, key: str) -> bool:
@@ -563,28 +550,25 @@ class _Value:
 
     def _call_ends(self, s: str, k: int, *, own_line: bool) -> bool:
         """Whether the tag ends the call: the value's closing tag may be missing."""
-        layout, last = self.layout, self.c.last
-        if not last and half(layout.call_end_tags).match(s, k):
-            raise Undecided
+        layout, c = self.layout, self.c
+        c.wait(half(layout.call_end_tags).match(s, k))
         tag = next((tag for tag in layout.call_end_tags if s.startswith(tag, k)), "")
-        if not tag or (self._calls and tag == layout.call_close and not layout.all_over(s, k, last=last)):
+        if not tag or (self._calls and tag == layout.call_close and not layout.all_over(c, k)):
             return False
         follow = layout.tails if tag in layout.tails else (*layout.after_call, *layout.d.noise)
-        if ends(s, k + len(tag), follow, last=last):
+        if ends(c, k + len(tag), follow):
             return True
         return tag == layout.call_close and not layout.close and own_line
 
     def _slot_begins(self, s: str, k: int, *, own_line: bool) -> bool:
         """Whether the tag opens a declared slot, on its own line."""
-        layout, last, rest = self.layout, self.c.last, s[k : k + MAX_TAG]
-        if not last and any(head.startswith(rest) for head in layout.openings):
-            raise Undecided  # where it opens no slot, it is one within the value: `_nested`
+        layout, c, rest = self.layout, self.c, s[k : k + MAX_TAG]
+        # Where it opens no slot, it is one within the value: `_nested`.
+        c.wait(any(head.startswith(rest) for head in layout.openings))
         if self.opening and not own_line:
             return False
-        m = layout.slot.match(s, k)
+        m = c.found(layout.slot, k)
         if m is None:
-            if not last and len(rest) < MAX_TAG and half_of(layout.slot).match(s, k):
-                raise Undecided
             return False
         key = layout.name_in(m, "key")
         return self._is_next(key) or (own_line and not self.call.declared and key not in self.call.seen)
