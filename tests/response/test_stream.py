@@ -63,6 +63,8 @@ def payloads_of(body: bytes) -> list[Any]:
 
 
 FINISH = chunk({}, "stop")
+NO_ERRORS: tuple[Any, ...] = (None, "", {}, False)
+NO_DELTAS: tuple[Any, ...] = (None, [], "x")
 
 
 # -- what is not changed -------------------------------------------------------------------------------------------
@@ -119,7 +121,7 @@ def test_the_spelling_of_events_stays(wrap: Callable[[bytes], bytes]) -> None:
         {},
         "not json",
         chunk({"content": "NaN or Infinity"}, logprobs={"content": [{"token": "NaN"}]}),
-        *({**says("x")[0], "error": error} for error in (None, "", {}, False)),
+        *({**says("x")[0], "error": error} for error in NO_ERRORS),
     ],
     ids=str,
 )
@@ -187,7 +189,7 @@ SEVERAL = says("Hi [f", '|{"a": ', "1}] and ", "[g|{}", "]", ".")
                 f"a delta that is {delta}", role(),
                 {**HEAD, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}, *says("x"), content="x",
             )
-            for delta in (None, [], "x")
+            for delta in NO_DELTAS
         ),
     ],
 )  # fmt: skip
