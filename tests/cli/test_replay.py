@@ -173,10 +173,11 @@ HOSTILE = "[/bold][red]:smile: a\x1b[2J\x9b31m\x07\u202eb\r\x00\x7f\ud83d tab\te
     [
         json.dumps({"choices": [{"message": {"content": HOSTILE, "reasoning": HOSTILE}, "finish_reason": HOSTILE}]}),
         json.dumps({"choices": [{"message": {"tool_calls": [{"function": {"name": HOSTILE, "arguments": HOSTILE}}]}}]}),
+        json.dumps({"choices": [{"message": {"content": HOSTILE}, "finish_reason": [HOSTILE]}]}),
         json.dumps({"error": {"message": HOSTILE}}),
         json.dumps({"choices": [{"message": {"content": '<tool_call>{"name": "f", "arguments": {"x": "' + HOSTILE}}]}),
     ],
-    ids=["text", "calls", "error", "cut"],
+    ids=["text", "calls", "reason", "error", "cut"],
 )
 @pytest.mark.parametrize("flags", [[], ["--json"]], ids=["text", "json"])
 def test_what_a_terminal_would_obey_is_not_printed(

@@ -38,7 +38,7 @@ class Choice:
     reasoning: str = ""
     entries: list[list[Any]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
-    finish_reason: Any = None
+    finish_reason: str | None = None
 
     @property
     def text(self) -> str:
@@ -145,4 +145,5 @@ class ChatAnswer:
                 index = one.get("index")
                 choice = self.choices.setdefault(index if isinstance(index, int) else at, Choice())
                 choice.take(one.get(name), self._mark)
-                choice.finish_reason = one.get("finish_reason") or choice.finish_reason
+                if isinstance(reason := one.get("finish_reason"), str) and reason:
+                    choice.finish_reason = reason

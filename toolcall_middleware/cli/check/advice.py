@@ -9,24 +9,34 @@ from .trials import Trial, written_by
 
 # In the order in which `constrain=auto` asks, then what only an operator can ask for.
 _KINDS = ("response_format", "llama_cpp", "structured_outputs", "structural_tag")
-_ASKED_BY_AUTO = 2
+_ASKED_BY_AUTO = frozenset({"structural_tag.hermes", "response_format", "llama_cpp"})
 CHOOSE = "answers constrained to a call or to text"
 """What is found out of the setting `choose`."""
 
 
 def working_constraint(report: Report, fmt: str) -> str | None:
     """The value of `constrain` that really constrains answers in this format; None where no value does."""
-    works = {finding.key.removeprefix("constrain.") for finding in report.findings if finding.verdict is Verdict.YES}
-    tags = _has_tags(report, fmt)
-    if tags and "structural_tag.hermes" in works:
-        return "structural_tag"
-    # Plain JSON: every format reads it.
-    return next((kind for kind in _KINDS if kind in works and not (kind == _KINDS[3] and tags)), None)
+    works = (key for key in _probed(report, fmt) if report.verdict(f"constrain.{key}") is Verdict.YES)
+    return next(works, "").partition(".")[0] or None
 
 
-def _has_tags(report: Report, fmt: str) -> bool:
+def _probed(report: Report, fmt: str) -> tuple[str, ...]:
+    """The constraints that help with this format: a schema for plain JSON, which every format reads, or its tags."""
     found = registry.for_model(fmt, report.model, report.template).constraint([Tool("f")], ToolChoice())
-    return found is not None and bool(found.tags)
+    return ("structural_tag.hermes", *_KINDS[:3]) if found is not None and found.tags else _KINDS
+
+
+def _auto_finds(report: Report, fmt: str) -> bool:
+    """Whether `constrain=auto` gets to the working constraint without being fooled: what it asks before is refused, not
+    ignored.
+    """
+    for key in _probed(report, fmt):
+        found = next((one for one in report.findings if one.key == f"constrain.{key}"), None)
+        if key not in _ASKED_BY_AUTO or (found is not None and found.verdict is Verdict.YES):
+            return key in _ASKED_BY_AUTO
+        if found is not None and not found.detail.startswith("refused"):
+            return False
+    return False
 
 
 def system_role(report: Report) -> str | None:
@@ -71,11 +81,11 @@ def advise(report: Report) -> None:
         advice("FORMAT", fmt, f"better than {usual}, which auto writes" if tried else "the best of those tried")
     if report.template is not None and written_by(report.model, fmt, report.template) == registry.TEMPLATE:
         advice("TEMPLATE", report.template, "whose form of calls that is")
-    probes = {one.key: one for one in report.findings if one.key.startswith("constrain.")}
+    probes = [one.verdict for one in report.findings if one.key.startswith("constrain.")]
     kind = working_constraint(report, fmt)
-    if probes and kind is None and all(one.verdict is Verdict.NO for one in probes.values()):
+    if probes and kind is None and {*probes} == {Verdict.NO}:
         advice("CONSTRAIN", "off", "the backend constrains nothing: asking would only cost tries")
-    elif kind is not None and not _auto_finds(probes, kind, tags=_has_tags(report, fmt)):
+    elif kind is not None and not _auto_finds(report, fmt):
         advice("CONSTRAIN", kind, "it constrains; what auto asks for first does not")
     for finding in report.findings:
         if finding.key == "choose" and finding.verdict is Verdict.YES:
@@ -93,17 +103,6 @@ def choosing(free: Trial, chosen: Trial) -> Finding:
     if free.in_words and not chosen.in_words:
         detail += ", but also a call where no tool fits"
     return Finding("choose", CHOOSE, Verdict.YES if better else Verdict.NO, detail)
-
-
-def _auto_finds(probes: dict[str, Finding], kind: str, *, tags: bool) -> bool:
-    """Whether `constrain=auto` gets there without being fooled: what it asks before is refused, not ignored."""
-    for asked in [*(["structural_tag.hermes"] if tags else []), *_KINDS[:_ASKED_BY_AUTO]]:
-        if asked.partition(".")[0] == kind:
-            return True
-        finding = probes.get(f"constrain.{asked}")
-        if finding is not None and not finding.detail.startswith("refused"):
-            return False
-    return False
 
 
 def _points(scores: list[Score], mode: str, fmt: str) -> tuple[float, float]:
