@@ -11,7 +11,7 @@ import pytest
 from tests.apis.fed import Fed, MessagesFace, ResponsesFace
 from toolcall_middleware.cli import main
 from toolcall_middleware.cli.faces.answers import Received, api_of, read_answer
-from toolcall_middleware.cli.faces.requests import request_body
+from toolcall_middleware.cli.faces.requests import face_of, request_body
 
 TOOL: dict[str, Any] = {
     "type": "function",
@@ -170,6 +170,23 @@ def test_questions_ask_the_same_in_each_api(choice: Any, messages: Any, response
         assert made["tool_choice"] == choice
         assert made["messages"][0] == HISTORY[0]
         assert made["messages"][-1]["content"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("body", "api"),
+    [
+        ({"messages": []}, None),
+        ({"messages": [], "input": "hi"}, None),
+        ({"input": "hi"}, "responses"),
+        ({"messages": [], "system": "Be brief."}, "messages"),
+        ({"messages": [], "tools": [5, {"name": "f", "input_schema": {}}]}, "messages"),
+        ({"messages": [], "tools": 5}, None),
+        ([], None),
+    ],
+)
+def test_a_request_is_told_by_its_fields(body: Any, api: str | None) -> None:
+    face = face_of(body)
+    assert (face and face.api) == api
 
 
 HOSTILE: list[Any] = [None, True, -1, 1e400, "", "x\x1b[2J\ud83d", [], [[]], {}, {"type": []}]

@@ -64,6 +64,40 @@ def test_a_backends_own_calls_are_read_too(tmp_path: Path, capsys: pytest.Captur
     assert [(call["name"], call["arguments"], call["id"]) for call in choice["tool_calls"]] == [("f", '{"x":1}', "a")]
 
 
+def test_a_call_of_a_thought_is_none_beside_the_backends_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = [
+        {"id": name, "index": index, "function": {"name": name, "arguments": "{}"}}
+        for index, name in ((0, "a"), (1, "b"))
+    ]
+    message = {"reasoning": f"Hm. {GOOD}", "content": None, "tool_calls": calls}
+    _, (choice,) = replay(tmp_path, capsys, json.dumps({"choices": [{"message": message}]}))
+    assert [call["name"] for call in choice["tool_calls"]] == ["a", "b"]
+
+
+def test_choices_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    choices = [{"index": 1, "message": {"content": "one"}}, {"index": 0, "message": {"content": GOOD}}]
+    _, read = replay(tmp_path, capsys, json.dumps({"choices": choices}))
+    assert [(one["index"], one["content"], one["finish_reason"]) for one in read] == [
+        (0, None, "tool_calls"),
+        (1, "one", None),
+    ]
+    assert main(["replay", str(tmp_path / "captured")]) == 0
+    assert capsys.readouterr().out == (
+        f"== choice 0\ncontent: (none)\ncall 0 at 0-{len(GOOD)}: f {{}}\nfinish_reason: tool_calls\n"
+        "== choice 1\ncontent: one\nfinish_reason: stop\n"
+    )
+
+
+def test_where_generation_would_have_been_stopped_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = f"{GOOD}\n<|im_start|>user\nAnd now?"
+    _, (choice,) = replay(tmp_path, capsys, text, "--format", "hermes")
+    assert choice["stopped_at"] == text.index("<|im_start|>")
+    main(["replay", str(tmp_path / "captured"), "--format", "hermes"])
+    assert f"! generation would have been stopped at {choice['stopped_at']}\n" in capsys.readouterr().out
+
+
 def test_tools_say_what_can_be_called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tools = tmp_path / "tools.json"
     tools.write_text(json.dumps([{"type": "function", "function": {"name": "g"}}]))
@@ -149,6 +183,7 @@ ERROR = {"error": {"message": "The context is full.", "type": "invalid_request_e
             "Well",
         ),
         (json.dumps(ERROR), "The context is full.", None),
+        ('{"error": "The context is full."}', "The context is full.", None),
         ("data: [DONE]\n\n", "there is no answer in it", None),
         ('data: {"choices": 5}\n\n', "there is no answer in it", None),
         ('{"choices": 5}', "there is no answer in it", None),
