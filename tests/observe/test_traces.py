@@ -15,6 +15,10 @@ from tests.helpers.asgi_client import Backend, Client, ask
 from tests.helpers.fakes import TextBackend, write_calls
 from tests.response.streams import DONE, chunk, event, role
 from toolcall_middleware import ToolCallMiddleware
+from toolcall_middleware.explain import explain
+from toolcall_middleware.hosts.proxy.inspector.report_page import report_page
+from toolcall_middleware.hosts.proxy.inspector.store import Store
+from toolcall_middleware.observe.content import content_of
 from toolcall_middleware.observe.report import Recorder, Report, Room
 from toolcall_middleware.observe.traces import Trace, TraceError, TraceFiles, read_trace
 
@@ -138,6 +142,7 @@ def test_requests_of_one_id_in_one_second_have_a_file_each(tmp_path: Path) -> No
         (b'{"a": 1}', "no trace"),
         (b'{"toolcall_trace":2}', "version 2"),
         (b'{"toolcall_trace":1}\n{"at"', "line 2"),
+        (b'{"toolcall_trace":1}\n{"kind":"end","outcomes":5}', "summary: .*outcomes"),
         (b'{"toolcall_trace":1}\n' + b"[" * 100_000, "line 2"),
     ],
 )
@@ -150,6 +155,40 @@ def test_rows_that_make_no_sense_are_left_out() -> None:
     trace = read_trace(b'{"toolcall_trace":1,"id":"a"}\n{"kind":5,"at":1}\n"x"\n{"kind":"head","at":1}\n')
     assert trace.rows == [{"kind": "head", "at": 1}]
     assert trace.summary["id"] == "a"
+
+
+CHANGED: tuple[Any, ...] = (None, True, -1, "x", [], [[]], {}, ...)
+"""What stands in a changed trace; `...` is nothing at all."""
+
+
+async def test_a_trace_that_was_changed_by_hand_is_shown_or_refused(tmp_path: Path) -> None:
+    (chat,) = await traced(tmp_path, ask(stream=False))
+    rows = [json.loads(line) for line in chat.encode().splitlines()]
+    end = rows.pop()
+    steps: tuple[dict[str, Any], ...] = (
+        {"step": "text", "text": "a"},
+        {"step": "call", "index": 0, "id": "c", "name": "f"},
+        {"step": "arguments", "index": 0, "text": "{}"},
+        {"step": "finish", "reason": "stop"},
+    )
+    rows += [{"at": 9.0, "kind": "client", **step} for step in steps]
+    rows.append(end)
+    shown = 0
+    for place, row in enumerate(rows):
+        for name in row:
+            for value in CHANGED:
+                other = {key: one for key, one in row.items() if key != name} | ({} if value is ... else {name: value})
+                lines = (json.dumps(one) for one in [*rows[:place], other, *rows[place + 1 :]])
+                try:
+                    trace = read_trace("\n".join(lines).encode())
+                except TraceError:
+                    continue
+                explained = explain(trace.rows, trace.summary)
+                assert report_page(trace.summary, explained, trace.rows)
+                content_of(trace.rows)
+                assert Store().add(trace).summary["number"] == 1
+                shown += 1
+    assert shown > 300
 
 
 def test_a_character_that_is_cut_between_two_pieces_is_whole() -> None:

@@ -106,8 +106,47 @@ def read_trace(data: bytes) -> Trace:
         raise TraceError(f"a trace of the version {rows[0]['toolcall_trace']}; this is {VERSION}")
     summary = rows.pop() if rows[-1].get("kind") == "end" else dict(rows[0])
     summary.pop("kind", None)
-    rows = [row for row in rows[1:] if isinstance(row.get("at"), int | float) and isinstance(row.get("kind"), str)]
-    return Trace(summary, rows)
+    try:
+        msgspec.convert(summary, _Summary)
+    except msgspec.ValidationError as error:
+        raise TraceError(f"the trace's summary: {error}") from None
+    return Trace(summary, [row for row in rows[1:] if _makes_sense(row)])
+
+
+class _Summary(msgspec.Struct):
+    """The types of what is shown of a summary."""
+
+    time: float | None = None
+    outcomes: list[str] | None = None
+    finish_reasons: list[str] | None = None
+    completion_tokens: int | None = None
+
+
+class _Row(msgspec.Struct):
+    """The types of what is read of a row."""
+
+    at: float
+    kind: str
+    data: str = ""
+    step: str = ""
+    index: int = 0
+    text: str = ""
+
+
+_NEEDED = {
+    "request": {"data"}, "face_request": {"data"}, "decision": {"what", "value"}, "text": {"text"},
+    "reasoning": {"text"}, "call": {"index", "id", "name"}, "arguments": {"index", "text"}, "finish": {"reason"},
+}  # fmt: skip
+"""What a row of a kind, or a step, cannot be without."""
+
+
+def _makes_sense(row: Row) -> bool:
+    """Whether a row is as a recorder writes it: the file may have been changed."""
+    try:
+        read = msgspec.convert(row, _Row)
+    except msgspec.ValidationError:
+        return False
+    return row.keys() >= _NEEDED.get(read.step or read.kind, frozenset())
 
 
 class TraceFiles:
