@@ -303,7 +303,7 @@ def test_a_result_that_is_a_call_by_an_offered_name_alone_is_none_when_it_is_rep
     shown = neutralise(neutralise_names(result, tools.by_name))
     assert re.sub(r"\\", "", shown) == re.sub(r"\\", "", result)
     assert neutralise_names(shown, tools.by_name) != shown  # what has its backslash gets one more: it can be undone
-    assert NEUTRALISED_NOTE in with_note([shown], [ToolResult("drop_table", shown)])
+    assert NEUTRALISED_NOTE in with_note(shown, [ToolResult("drop_table", shown)])
     for name in registry.names():
         fmt = registry.get(name)
         for echo in (shown, f"The tool said:\n{shown}", f"The tool said: {shown} And that is all."):

@@ -307,6 +307,11 @@ def accepts(schema: Any, *calls: tuple[str, Any]) -> bool:
     return bool(jsonschema.Draft202012Validator(schema).is_valid(answer))
 
 
+@pytest.mark.parametrize("name", registry.names())
+def test_half_a_surrogate_pair_in_a_result_is_text(name: str) -> None:
+    assert "\ud800 rain" in registry.get(name).render_results([ToolResult("weather", "\ud800 rain", "call_1")])
+
+
 def test_only_a_call_that_must_come_is_constrained() -> None:
     assert JSON.constraint([WEATHER], ToolChoice()) is None
     assert JSON.constraint([WEATHER], ToolChoice(ChoiceMode.NONE)) is None

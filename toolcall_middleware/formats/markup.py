@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -133,15 +133,7 @@ def by_name() -> dict[str | None, Any]:
 def gathered() -> Markup:
     """The markup of all families. Imports all of them."""
     known = (COMMON, *(family.markup for family in families()), *_private)
-    return Markup(
-        reasoning=_once(part.reasoning for part in known),
-        stops=_once(part.stops for part in known),
-        ends=_once(part.ends for part in known),
-        closers=_once(part.closers for part in known),
-        noise=_once(part.noise for part in known),
-        tags=_once(part.tags for part in known),
-        escapes=_once(part.escapes for part in known),
-    )
+    return Markup(**{each.name: _once(getattr(part, each.name) for part in known) for each in fields(Markup)})
 
 
 _private: dict[Markup, None] = {}

@@ -152,7 +152,7 @@ def _message(message: Message, place: int, offered: Collection[str], is_call: Ca
             made["role"] = "system"
         case "tool":
             content = escaping.neutralise_names(content, offered, is_call)
-            made["content"] = escaping.with_note([escaping.neutralise(content)], [ToolResult("", content)])
+            made["content"] = escaping.with_note(escaping.neutralise(content), [ToolResult("", content)])
         case "assistant" if thought := reasoning_of(message):
             # Templates read either of the two names.
             made["reasoning_content"] = made["reasoning"] = thought

@@ -310,7 +310,7 @@ def _numbered_results(results: Sequence[ToolResult]) -> str:
     }}"""
         for number, result in enumerate(results)
     )
-    return escaping.with_note([f"<|START_TOOL_RESULT|>[\n{entries}\n]<|END_TOOL_RESULT|>"], results)
+    return escaping.with_note(f"<|START_TOOL_RESULT|>[\n{entries}\n]<|END_TOOL_RESULT|>", results)
 
 
 # https://huggingface.co/CohereLabs/c4ai-command-r7b-12-2024: its template for tools, shortened (it says at length when

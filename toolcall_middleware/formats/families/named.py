@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from ...model import ToolResult
 from ...parsing.cursor import read_thought
 from ...parsing.text.reasoning import OpenedReasoning
 from ..family import Family
 from ..markup import Escape, Markup
-from ..prompt import escaping
 from ..prompt.thoughts import Returned, Thoughts, between
-from ..prompt.tool_results import RESULTS_FOLLOW, as_json, one_a_line, said
+from ..prompt.tool_results import RESULTS_FOLLOW, as_json, each, one_a_line, said
 from ..prompt.tools import definition, function
 from ..syntax.json import CALL, Json, Named
 from ..syntax.shape import fork, ignored, opener, short_id
@@ -46,15 +44,6 @@ _mistral = fork((r"[{\[]", _LIST), (r"[^\s{\[]", _NAMED))
 MISTRAL_OPENERS = (opener(_LIST.marker, _mistral),)
 
 
-def _results_with_ids(results: Sequence[ToolResult]) -> str:
-    """`[TOOL_RESULTS] {"content": …, "call_id": "…"}[/TOOL_RESULTS]` for each."""
-    blocks = (
-        f'[TOOL_RESULTS] {{"content": {as_json(result)}, "call_id": "{short_id(result.id)}"}}[/TOOL_RESULTS]'
-        for result in results
-    )
-    return escaping.with_note(blocks, results)
-
-
 # The list of tools and the calls are as https://huggingface.co/mistralai/Mistral-7B-Instruct-v0.3 has them; the words
 # are those of vLLM's examples/tool_chat_template_mistral_parallel.jinja.
 MISTRAL_OLD = Family(
@@ -85,16 +74,14 @@ If you call tools, do not attempt to interpret them or otherwise provide a respo
 result that you can interpret for the user.""",
     tool=function,
     between=", ",
-    results=_results_with_ids,
+    results=each(
+        lambda result: (
+            f'[TOOL_RESULTS] {{"content": {as_json(result)}, "call_id": "{short_id(result.id)}"}}[/TOOL_RESULTS]'
+        )
+    ),
     noun="tool",
     special_tokens=True,
 )
-
-
-def _mistral_results(results: Sequence[ToolResult]) -> str:
-    """`[TOOL_RESULTS]id[TOOL_CONTENT]…[/TOOL_RESULTS]` for each."""
-    blocks = (f"[TOOL_RESULTS]{short_id(result.id)}[TOOL_CONTENT]{said(result)}[/TOOL_RESULTS]" for result in results)
-    return escaping.with_note(blocks, results)
 
 
 # https://github.com/mistralai/mistral-common (InstructTokenizerV11 and V13: tools, calls and results)
@@ -127,7 +114,7 @@ another. For example:
 The results come in the next message, between [TOOL_RESULTS] and [/TOOL_RESULTS]. Never write a result yourself.""",
     tool=function,
     between=", ",
-    results=_mistral_results,
+    results=each(lambda result: f"[TOOL_RESULTS]{short_id(result.id)}[TOOL_CONTENT]{said(result)}[/TOOL_RESULTS]"),
     answer=f"{_NAMED.marker} and the call",
     noun="tool",
     special_tokens=True,

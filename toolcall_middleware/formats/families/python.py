@@ -11,7 +11,7 @@ from ..markup import Escape, Markup
 from ..prompt.tool_results import between_tags, json_each
 from ..prompt.tools import definition_indented, function_indented
 from ..syntax.json import PARAMETERS, Json
-from ..syntax.literals import Gemma, Python, bare_calls, responses, single
+from ..syntax.literals import Gemma, Python, bare_calls, single
 from ..syntax.shape import (
     BARE_OBJECT,
     LAST_PYTHON,
@@ -283,7 +283,7 @@ FUNCTIONGEMMA = Family(
     prompt="You are a model that can do function calling with the following functions{tools}",
     tool=lambda tool: f"<start_function_declaration>{_function.declaration(tool)}<end_function_declaration>",
     between="",
-    results=responses(_function, "<start_function_response>", "<end_function_response>"),
+    results=_function.responses("<start_function_response>", "<end_function_response>"),
     answer="the function call",
     special_tokens=True,
 )
@@ -332,7 +332,7 @@ To call a tool, answer in this form:
 {example}""",
     tool=lambda tool: f"<|tool>{_gemma4.declaration(tool)}<tool|>",
     between="",
-    results=responses(_gemma4, "<|tool_response>", "<tool_response|>"),
+    results=_gemma4.responses("<|tool_response>", "<tool_response|>"),
     answer="the tool call",
     noun="tool",
 )

@@ -355,9 +355,8 @@ EXAMPLE = ToolCall("TOOL_NAME", '{"ARGUMENT": "VALUE"}')
 """The form of a call in a prompt. Its tool does not exist: small models repeat a call of a real one as their answer."""
 
 
-def with_note(blocks: Iterable[str], results: Iterable[ToolResult]) -> str:
-    """The blocks of one turn's results, one below the other, and a note to the model where there are backslashes."""
-    text = "\n".join(blocks)
+def with_note(text: str, results: Iterable[ToolResult]) -> str:
+    """The text of one turn's results, and a note to the model where there are backslashes."""
     if "\\" not in text:
         return text  # nothing was neutralised
     found = (

@@ -45,12 +45,15 @@ def one_a_line(how: str, *, title: str = "Tools", may: str = "You may call the f
     return f"{head}\n\n{tools}\n\n{how}:\n{{example}}\n\n{RESULTS_FOLLOW}"
 
 
-def named(results: Sequence[ToolResult]) -> str:
-    """`<tool_result name="f">…</tool_result>`: ours, for families whose results are turns of a role of their own.
+def each(one: Callable[[ToolResult], str], *, before: str = "", between: str = "\n", after: str = "") -> Write:
+    """`one` for each result, and the texts around them."""
 
-    Such a turn cannot be written inside a message; a tag says which function gave what.
-    """
-    return escaping.with_note(map(_named, results), results)
+    def write(results: Sequence[ToolResult]) -> str:
+        if not results:
+            return ""
+        return escaping.with_note(f"{before}{between.join(map(one, results))}{after}", results)
+
+    return write
 
 
 def _named(result: ToolResult) -> str:
@@ -59,20 +62,22 @@ def _named(result: ToolResult) -> str:
     return f"{opening}\n{escaping.neutralise(result.content)}\n</tool_result>"
 
 
+named = each(_named)
+"""`<tool_result name="f">…</tool_result>`: ours, for families whose results are turns of a role of their own.
+
+Such a turn cannot be written inside a message; a tag says which function gave what.
+"""
+
+
 def between_tags(opening: str, closing: str, *, before: str = "", after: str = "", between: str = "\n") -> Write:
     """Each result between two tags without a place for a name or an error: an error is said in the text."""
 
     def shown(result: ToolResult) -> str:
         # Checked at each call: the markup is known once all families are made, and this one is still being made.
-        return said(result) if escaping.has_markup(closing) else guarded(said(result), closing)
+        text = said(result)
+        return f"{opening}{text if escaping.has_markup(closing) else guarded(text, closing)}{closing}"
 
-    def write(results: Sequence[ToolResult]) -> str:
-        if not results:
-            return ""
-        blocks = between.join(f"{opening}{shown(result)}{closing}" for result in results)
-        return escaping.with_note([f"{before}{blocks}{after}"], results)
-
-    return write
+    return each(shown, before=before, between=between, after=after)
 
 
 def said(result: ToolResult) -> str:
@@ -101,27 +106,17 @@ def as_json(result: ToolResult) -> str:
 
 def json_each(opening: str, closing: str) -> Write:
     """Each result as a JSON value between two texts, on a line of its own."""
-
-    def write(results: Sequence[ToolResult]) -> str:
-        return escaping.with_note((f"{opening}{as_json(result)}{closing}" for result in results), results)
-
-    return write
+    return each(lambda result: f"{opening}{as_json(result)}{closing}")
 
 
 def json_list(opening: str, closing: str) -> Write:
     """All results as one JSON list between two tags."""
-
-    def write(results: Sequence[ToolResult]) -> str:
-        if not results:
-            return ""
-        return escaping.with_note([f"{opening}[{', '.join(map(as_json, results))}]{closing}"], results)
-
-    return write
+    return each(as_json, before=f"{opening}[", between=", ", after=f"]{closing}")
 
 
 def _is_json(text: str) -> bool:
     try:
         msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
     return True

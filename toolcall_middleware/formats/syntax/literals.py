@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,7 @@ from ...parsing.patterns import PYTHON_NAME
 from ...parsing.text.grammar import Opener, Where
 from ...parsing.values.literal_reader import Notation
 from ..prompt import escaping
-from ..prompt.tool_results import said
+from ..prompt.tool_results import Write, each, said
 from .shape import CannotWrite, Shape, in_words
 
 _PYTHON_NAME = re.compile(PYTHON_NAME)
@@ -257,22 +257,14 @@ class Gemma(Shape):
             return self.shown(escaping.dump(value))
         return escaping.dump(value)
 
-    def response(self, result: ToolResult) -> str:
-        """`response:f{value:…}`."""
-        name = result.name if _WORD.fullmatch(result.name) else "unknown"
-        return f"response:{name}{{value:{self.mark}{said(result)}{self.mark}}}"
+    def responses(self, opening: str, closing: str) -> Write:
+        """Writes the results of a turn, each as `response:f{value:…}` between two markers."""
 
+        def response(result: ToolResult) -> str:
+            name = result.name if _WORD.fullmatch(result.name) else "unknown"
+            return f"{opening}response:{name}{{value:{self.mark}{said(result)}{self.mark}}}{closing}"
 
-def responses(calls: Gemma, opening: str, closing: str) -> Callable[[Sequence[ToolResult]], str]:
-    """Writes the results of a turn, each between two markers."""
-
-    def write(results: Sequence[ToolResult]) -> str:
-        if not results:
-            return ""
-        blocks = "".join(f"{opening}{calls.response(result)}{closing}" for result in results)
-        return escaping.with_note([blocks], results)
-
-    return write
+        return each(response, between="")
 
 
 _BARE_NAME = r"[A-Za-z_][\w.\-]{0,63}"
