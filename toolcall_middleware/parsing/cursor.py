@@ -346,7 +346,8 @@ class Cursor:
         self.arguments = arguments
         while True:
             self.i, text = arguments.feed(self.s, self.i, last=self.last)
-            self.say(text)
+            if text:
+                self.say(text)
             if arguments.done:
                 return
             if self.i == len(self.s) and self.is_open and arguments.within is not None:
@@ -447,12 +448,15 @@ class CursorReader:
 # -- readers around those of calls ------------------------------------------------------------------------------------
 
 
-def read_fork(c: Cursor, branches: Sequence[Branch]) -> Steps[None]:
-    """Read by the branch that matches the first characters after the marker (white space aside)."""
+def read_fork(c: Cursor, branches: Sequence[Branch], undecided: re.Pattern[str]) -> Steps[None]:
+    """Read by the branch that matches the first characters after the marker (white space aside).
+
+    `undecided` matches text that ends before the branch is decided.
+    """
 
     def fitting() -> Make | None:
         j = c.behind_space(MAX_GAP)
-        c.wait(len(c.s) - c.i <= MAX_GAP and any(half_of(pattern).match(c.s, j) for pattern, _ in branches))
+        c.wait(len(c.s) - c.i <= MAX_GAP and undecided.fullmatch(c.s, j))
         return next((make for pattern, make in branches if pattern.match(c.s, j)), None)
 
     make = yield from c.ask(fitting)

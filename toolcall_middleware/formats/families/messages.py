@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 from ...model import Tool, ToolCall
 from ...parsing.calls.harmony_messages import read_message, read_words
-from ...parsing.calls.named_calls import NamedSyntax, read_named
 from ...parsing.cursor import Cursor, Make, NotACall, Steps, read_nothing
 from ...parsing.text.grammar import Opener, Where
 from ..family import Family
@@ -379,7 +378,7 @@ FUNCTIONARY_V32 = Family(
         Opener(marker="all\n", body=read_nothing, where=Where.START),
         Opener(
             pattern=rf"{_RECIPIENT}\n[ \t]{{0,8}}\{{",
-            body=lambda c: read_named(c, NamedSyntax(name_ends=("\n",))),
+            body=_FUNCTIONARY_MESSAGES,
             where=Where.START,
             consume=False,
         ),

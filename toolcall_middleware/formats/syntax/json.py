@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...model import ToolCall
 from ...parsing.calls.json_calls import JsonCallSyntax, read_json
-from ...parsing.calls.named_calls import NamedSyntax, read_named
+from ...parsing.calls.named_calls import NamedLayout, NamedTags, read_named
 from ...parsing.cursor import Cursor, Steps
 from ...parsing.patterns import TAG, TOOL_NAME
 from ...parsing.text.grammar import Opener
@@ -148,82 +147,34 @@ TOOL_CALL_JSON = TOOL_CALL.shared()
 
 # -- a name, then JSON -------------------------------------------------------------------------------------------------
 
-Identify = Callable[[str, Callable[[str], bool]], tuple[str, str | None]]
-"""A written name, and whether a name is offered, to (name, id)."""
-
-_PLAIN_TAG = re.compile(r"<[^<>]*>|\[[A-Z_]+\]")
-_WORD = re.compile(r"[\w.]+\Z")
-_SUFFIX = re.compile(r"[\w:.\-]*(?:\{number\})?[\w:.\-]*")
-
 
 @dataclass(frozen=True, kw_only=True)
-class Named(Shape):
-    """How a family writes calls. Holes of `call`: see `filled`."""
+class Named(NamedTags, Shape):
+    """How a family writes calls. See `filled` for the holes."""
 
-    call: str
-    open: str = ""
-    close: str = ""
     between: str | None = ""
     first: int = 0
     through: bool = False
     """Numbers count through the conversation."""
     spellings: tuple[str, ...] = ()
     """Other spellings of `open` that are read."""
-    ends: tuple[str, ...] = ()
-    """Other markers after all calls that are read."""
     special: bool = False
     """The opening markers are special tokens: no thought holds them."""
-    alone: bool = False
-    """Each call has the opening marker of its own."""
-    separated: bool = False
-    """What ends a name may not be missing before the arguments' brace."""
-    item_missing: bool = False
-    """What opens the first call may be missing."""
-    noise: bool = False
-    """Text before the first call is not part of the answer."""
-    call_id: tuple[str, str] | None = None
-    """In place of what ends a name: between these an id is read."""
-    reopen: tuple[str, ...] = ()
-    """See `NamedSyntax`."""
-    identify: Identify | None = None
-    """Finds the tool of a written name. None: the layout's text around the name is removed."""
     objects: bool = False
     """Only arguments that are an object can be written."""
     name: re.Pattern[str] = TOOL_NAME
     """A name that can be written."""
 
-    # -- parts ---------------------------------------------------------------------------------------------------------
-
     @functools.cached_property
-    def parts(self) -> _NamedParts:
-        """The layout, taken apart."""
-        return _NamedParts(self.call)
-
-    @functools.cached_property
-    def syntax(self) -> NamedSyntax:
+    def layout(self) -> NamedLayout:
         """What the reader needs."""
-        p, separator = self.parts, "{"
-        ends = (*p.name_ends, *(self.call_id or p.call_id or ())[:1], *(() if self.separated else (separator,)))
-        return NamedSyntax(
-            item=() if self.alone else (p.item.strip(),),
-            leading=p.leading,
-            name_ends=tuple(dict.fromkeys(ends)),
-            call_id=self.call_id or p.call_id,
-            typed=p.typed,
-            before=p.before,
-            item_close=p.item_close,
-            close=tuple(filter(None, (self.close.strip(), *self.ends))),
-            item_missing=self.item_missing,
-            noise=self.noise,
-            reopen=self.reopen,
-            identify=self.identify or p.identify,
-        )
+        return NamedLayout(self)
 
     # -- what is derived -----------------------------------------------------------------------------------------------
 
     def __call__(self, c: Cursor, /) -> Steps[None]:
         """The reader, after the opening marker."""
-        return read_named(c, self.syntax)
+        return read_named(c, self.layout)
 
     def written(self, call: ToolCall, number: int, /) -> tuple[str, bool]:
         """One call."""
@@ -238,12 +189,12 @@ class Named(Shape):
     @property
     def marker(self) -> str:
         """What opens all calls, or each."""
-        return self.open.strip() or self.parts.item
+        return self.open.strip() or self.layout.opening
 
     @property
     def closers(self) -> tuple[str, ...]:
         """Markers that are no content after a call."""
-        each = self.parts.item_close if self.special or not self.close else ()
+        each = self.layout.item_close if self.special or not self.close else ()
         return (*each, *filter(None, (self.close.strip(), *self.ends)))
 
     @property
@@ -251,89 +202,16 @@ class Named(Shape):
         """What opens all calls; what opens each, for the other may be missing; of tokens, what opens a call that is one
         JSON object, name and arguments.
         """
-        item = opener(self.parts.item.strip(), self, consume=self.alone, special=self.special)
+        item = opener(self.layout.opening.strip(), self, consume=self.alone, special=self.special)
         outer = (self.open.strip(), *self.spellings) if self.open else ()
         openers = (*(opener(marker, self, special=self.special) for marker in outer), item)
         if not self.special or self.alone:
             return openers
         before = f"(?:(?:{'|'.join(map(re.escape, outer))}){_GAP})?" if outer else ""
         pattern = rf"{before}{re.escape(item.marker)}{_GAP}(?=\{{{_GAP}[\"'])"
-        return (*openers, Opener(pattern=pattern, body=json_calls(close=self.syntax.closing)))
+        return (*openers, Opener(pattern=pattern, body=json_calls(close=self.layout.closing)))
 
     @property
     def answer(self) -> str:
         """What an answer that calls consists of, in words."""
         return f"the calls between {self.marker} and {self.closers[-1]}"
-
-
-class _NamedParts:
-    """The layout of a call, taken apart."""
-
-    def __init__(self, call: str) -> None:
-        head, rest = call.split("{name}")
-        middle, after = rest.split("{arguments}")
-        self.leading, self.typed, self.prefix = "", False, ""
-        self.item, by_id, leading = head.partition("{id}")
-        if by_id:
-            self.leading = leading.strip()
-        else:
-            self._take_head(head)
-        self.call_id: tuple[str, str] | None = None
-        self.before: tuple[str, ...] = ()
-        self.suffix, end = "", middle
-        if self.typed:
-            end = self.separator
-        elif "{id}" in middle:
-            first, _, second = (part.strip() for part in middle.partition("{id}"))
-            self.call_id, end = (first, second), second
-        else:
-            self.suffix, end = _name_end(middle)
-        parts = [part.strip() for part in re.findall(r"<[^<>]*>[^<>]*", end)]
-        if len(parts) > 1 and end.startswith("<"):
-            end, *more = parts
-            self.before = tuple(more)
-        self.name_ends = (end,) if end else ()
-        closing = after.replace("`", "").strip()
-        tags = tuple(_PLAIN_TAG.findall(closing))
-        self.item_close = tags if "".join(tags) == closing else tuple(filter(None, [closing]))
-
-    def _take_head(self, head: str) -> None:
-        """What opens a call, what follows that before the name, and how each name begins (`functions.`)."""
-        word = _WORD.search(head)
-        if word is not None and head[: word.start()].strip():
-            head, self.prefix = head[: word.start()], word[0]
-        self.item = head
-        tags = _PLAIN_TAG.findall(head)
-        if len(tags) < 2 or not head.rstrip().endswith(tags[-1]):
-            return
-        first = head[: head.rindex(tags[-1])]
-        kind = re.search(r"\w+\Z", first)
-        if kind is not None:  # `function`, and the separator before the name, too
-            self.item, self.typed, self.separator = first[: kind.start()], True, tags[-1]
-        else:
-            self.item, self.leading = first, tags[-1]
-
-    def identify(self, written: str, offered: Callable[[str], bool]) -> tuple[str, str | None]:
-        """The tool of a written name, without the layout's text around it. The whole is the id where numbered."""
-        if not self.prefix and not self.suffix:
-            return written, None
-        found = self._form.fullmatch(written)
-        name = written if found is None else found["name"]
-        if not offered(name) and offered(written):
-            name = written
-        return name, written if "{number}" in self.suffix else None
-
-    @functools.cached_property
-    def _form(self) -> re.Pattern[str]:
-        numbered = re.escape(self.suffix).replace(re.escape("{number}"), r"\d+")
-        return re.compile(f"(?:{re.escape(self.prefix)})?(?P<name>.+?)(?:{numbered})?", re.DOTALL)
-
-
-def _name_end(middle: str) -> tuple[str, str]:
-    """The end of the name that is always the same (`:` and a number), and what ends the name."""
-    middle = middle.partition("```")[0]
-    found = _SUFFIX.match(middle)
-    suffix = found[0] if found else ""
-    rest = middle[len(suffix) :]
-    end = rest.strip() or ("\n" if "\n" in rest else "")
-    return suffix, end or ("" if suffix else "{")

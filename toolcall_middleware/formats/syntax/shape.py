@@ -18,10 +18,10 @@ import msgspec
 from ...model import Tool, ToolCall, ToolSet
 from ...parsing.calls.json_calls import JsonCallSyntax, read_json
 from ...parsing.calls.literal_calls import PythonicSyntax, read_python
-from ...parsing.calls.named_calls import NamedSyntax, read_named
+from ...parsing.calls.named_calls import NamedLayout, NamedTags, read_named
 from ...parsing.cursor import Branch, Cursor, Make, Steps, read_fork, read_last_line, read_nothing
 from ...parsing.events import CallArgs, CallEnd, CallStart, Text
-from ...parsing.patterns import PYTHON_NAME
+from ...parsing.patterns import PYTHON_NAME, begun
 from ...parsing.text.grammar import Grammar, Opener, Where
 from ...parsing.text.scanner import Scanner
 from ...tool_names import meant_by
@@ -241,7 +241,8 @@ def bare_call(*parts: str) -> Opener:
 def fork(*branches: tuple[str, Make]) -> Make:
     """The reader of the first of `branches` that fits what follows."""
     compiled: tuple[Branch, ...] = tuple((re.compile(pattern), make) for pattern, make in branches)
-    return lambda c: read_fork(c, compiled)
+    undecided = re.compile("|".join(begun(pattern) for pattern, _ in branches))
+    return lambda c: read_fork(c, compiled, undecided)
 
 
 # -- calls without a marker --------------------------------------------------------------------------------------------
@@ -290,8 +291,10 @@ _BARE_LIST = opener("[", _bare, where=Where.START, consume=False, as_last=(LAST_
 # `[TOOL_CALL] {"tool": "f", "args": {…}} [/TOOL_CALL]`: models that lost their own syntax (quantized MiniMax M2).
 _LABELLED_JSON = opener("[TOOL_CALL]", json_calls(close=("[/TOOL_CALL]",)))
 # `[Calling tool: f({…})]`: how some agents show calls in the conversation, which models repeat.
-_SHOWN = NamedSyntax(item_close=(")]",), identify=lambda written, _: (written.removesuffix("("), None))
-_SHOWN_CALL = opener("[Calling tool:", lambda c: read_named(c, _SHOWN))
+_SHOWN = NamedTags(
+    call="[Calling tool: {name}{arguments})]", alone=True, identify=lambda name, _: (name.removesuffix("("), None)
+)
+_SHOWN_CALL = opener("[Calling tool:", lambda c: read_named(c, NamedLayout(_SHOWN)))
 BARE_JSON: tuple[Opener, ...] = (BARE_OBJECT, _BARE_LIST, _LABELLED_JSON, _SHOWN_CALL)
 
 

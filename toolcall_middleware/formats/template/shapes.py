@@ -124,7 +124,7 @@ def _named(layout: Layout) -> Syntax | None:
         alone=not marker,
         special=is_special(marker or layout.before.strip()),
     )
-    return _behind("a name and JSON", calls, *calls.openers) if calls.parts.name_ends else None
+    return _behind("a name and JSON", calls, *calls.openers) if calls.layout.end else None
 
 
 # -- arguments are one by one -----------------------------------------------------------------------------------------

@@ -155,10 +155,11 @@ class CallArguments:
 
     def _leave(self, out: list[str]) -> str:
         """The JSON to emit; `out` was read."""
-        held, refused = self._held, self._refused
+        held = self._held
         if held is None:
             return out[0] if len(out) == 1 else "".join(out)
         held += out
+        refused = self._refused
         if self._is_object and (self.done or self._reader.settled):
             text = "".join(held)
             if refused is not None and refused.match(text):

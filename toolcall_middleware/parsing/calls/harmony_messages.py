@@ -299,9 +299,8 @@ _ANALYSIS, _FINAL = "analysis", "final"
 _CHANNELS = (_ANALYSIS, "commentary", _FINAL)
 _ASSISTANT = "assistant"
 _NEXT_WORDS = re.compile(rf"{_ASSISTANT}(?:(?:{'|'.join(_CHANNELS)})| to=functions\.)")
+_FIRST_WORDS = re.compile(rf"{_NEXT_WORDS.pattern}|{'|'.join(_CHANNELS)}")
 _WORD_ENDS = tuple(_ASSISTANT + channel for channel in _CHANNELS)
-_BEGINNINGS = (*_WORD_ENDS, f"{_ASSISTANT} to=functions.")
-_LONGEST_WORDS = max(map(len, _BEGINNINGS))
 _HEAD = anywhere(rf"(?:{_ASSISTANT})?(?P<channel>{'|'.join(_CHANNELS)})?")
 # The recipient may precede the channel. Nothing separates the two, nor a type.
 _CALL = re.compile(r"[ ]?to=(?P<to>[^\s<{]{1,256})[ ]{0,2}(?:commentary|analysis)?[ ]{0,2}(?:json|code)?\s{0,64}(?=\{)")
@@ -360,8 +359,7 @@ def _words_header(c: Cursor, *, strict: bool) -> Steps[tuple[str, str]]:
         call = _CALL.match(s, at)
         half = call is None and half_of(_CALL).match(s, at) is not None
         begun = half and _CALL_BEGUN.match(s, at)
-        half = half or (len(s) < _LONGEST_WORDS and any(begin.startswith(s) for begin in (*_BEGINNINGS, *_CHANNELS)))
-        if not begun and (call or c.last or not half):
+        if not begun and (call or c.last or not (half or half_of(_FIRST_WORDS).match(s))):
             break
         try:
             yield from c.more()

@@ -19,7 +19,6 @@ from .call_arguments import CallArguments
 
 _MAX_NAME = 512  # characters of a key, a name or an id
 _MAX_OTHER = 1 << 20  # characters of another member
-_SHORT = re.compile(r"""(["'])[^"'\\]*\1""")  # a string that ends at its next quote
 _BARE_KEY = re.compile(rf"[A-Za-z_$][A-Za-z0-9_$-]{{0,{_MAX_NAME - 1}}}(?=[^A-Za-z0-9_$-])")
 # Without a marker, arguments that begin like a JSON Schema define a tool and do not call it.
 _SCHEMA = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}"object"')
@@ -330,12 +329,12 @@ class _Call:
         out: list[str] = []
         self.half = half, out
         while not (reader.done or reader.stuck):
-            yield from c.some()
-            s, begin, end = c.s, c.i, c.i + _MAX_NAME - read
-            if half is not None and end < len(s) and (read or not _SHORT.match(s, begin, end)):
-                s = s[:end]
-            c.i = reader.feed(s, begin, out)
-            read += c.i - begin
+            if c.i == len(c.s):
+                yield from c.some()
+            s, begin = (c.s, c.i) if half is None else (c.s[c.i : c.i + _MAX_NAME - read], 0)
+            passed = reader.feed(s, begin, out) - begin
+            c.i += passed
+            read += passed
             if half is None and read > _MAX_OTHER:
                 out.clear()
                 skipped = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,92 +18,167 @@ _NEVER = re.compile("(?!)")
 _MARKUP = "<>{}[]`|"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedSyntax:
-    """How a family writes such calls after its opening marker."""
+Identify = Callable[[str, Callable[[str], bool]], tuple[str, str | None]]
+"""A written name, and whether a name is offered, to (name, id)."""
 
-    item: tuple[str, ...] = ()
-    """What opens each call; empty: the marker itself does."""
-    leading: str = ""
-    """The marker that ends an id before the name; empty where there is no id."""
-    name_ends: tuple[str, ...] = ("{",)
-    """What ends a name (`{` stays for the arguments)."""
-    call_id: tuple[str, str] | None = None
-    """The name end that an id follows, and the marker that ends the id."""
-    typed: bool = False
-    """The first name may be a mere `function`, and the name follows the separator on a line of its own."""
-    before: tuple[str, ...] = ()
-    """Markers without meaning that may occur between the name and the arguments."""
-    item_close: tuple[str, ...] = ()
-    close: tuple[str, ...] = ()
-    """Closing markers of a call, of which a later one may follow an earlier one, and of all calls; all may be missing.
-    """
+_PLAIN_TAG = re.compile(r"<[^<>]*>|\[[A-Z_]+\]")
+_WORD = re.compile(r"[\w.]+\Z")
+_SUFFIX = re.compile(r"[\w:.\-]*(?:\{number\})?[\w:.\-]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedTags:
+    """How a family writes calls. Holes of `call`: `{name}`, `{arguments}`, `{id}`, `{number}`."""
+
+    call: str
+    open: str = ""
+    close: str = ""
+    ends: tuple[str, ...] = ()
+    """Other markers after all calls that are read."""
+    alone: bool = False
+    """Each call has the opening marker of its own."""
+    separated: bool = False
+    """What ends a name may not be missing before the arguments' brace."""
     item_missing: bool = False
-    """What opens the first call may be missing too."""
+    """What opens the first call may be missing."""
     noise: bool = False
     """Text before the first call is not part of the answer."""
+    call_id: tuple[str, str] | None = None
+    """In place of what ends a name: between these an id is read."""
     reopen: tuple[str, ...] = ()
     """No marker closes a call, so another one may follow without an opening marker. Text directly after the arguments
     of a name that no marker ended either (`f{…}and so on`) is skipped up to one of these, as vLLM does."""
-    identify: Callable[[str, Callable[[str], bool]], tuple[str, str | None]] = lambda written, _: (written, None)
-    """The written name, and whether a name is offered, to (name, id)."""
-
-    @property
-    def closing(self) -> tuple[str, ...]:
-        """Markers that may follow a call's arguments."""
-        return (*self.item_close, *self.close)
-
-    @property
-    def around(self) -> tuple[str, ...]:
-        """Markers before and after the calls."""
-        return (*self.item, *self.close)
+    identify: Identify | None = None
+    """Finds the tool of a written name. None: the layout's text around the name is removed."""
 
 
-def read_named(c: Cursor, syntax: NamedSyntax) -> Steps[None]:
+class NamedLayout:
+    """A declaration, taken apart."""
+
+    def __init__(self, d: NamedTags) -> None:
+        self.d = d
+        head, rest = d.call.split("{name}")
+        middle, after = rest.split("{arguments}")
+        self.typed, self.prefix, self.suffix, self.end = False, "", "", middle
+        """The name is after `function` and a separator; the same text around each name; what ends a name."""
+        self.opening, _, self.leading = head.partition("{id}")
+        """What opens each call, and the marker that ends an id before the name."""
+        self.leading = self.leading.strip()
+        if "{id}" not in head:
+            self._take_head(head)
+        self.call_id = d.call_id
+        """What an id follows in place of a name's end, and what ends the id."""
+        if not self.typed and "{id}" in middle:
+            first, _, self.end = (part.strip() for part in middle.partition("{id}"))
+            self.call_id = d.call_id or (first, self.end)
+        elif not self.typed:
+            self._take_end(middle)
+        parts = [part.strip() for part in re.findall(r"<[^<>]*>[^<>]*", self.end)]
+        self.before: tuple[str, ...] = ()
+        """Markers without meaning between a name's end and the arguments."""
+        if len(parts) > 1 and self.end.startswith("<"):
+            self.end, *before = parts
+            self.before = tuple(before)
+        ends = (self.end, *(self.call_id or ())[:1], "" if d.separated else "{")
+        self.name_ends = tuple(dict.fromkeys(filter(None, ends)))
+        """All that may end a name (`{` stays for the arguments)."""
+        closing = after.replace("`", "").strip()
+        tags = tuple(_PLAIN_TAG.findall(closing))
+        self.item = () if d.alone else (self.opening.strip(),)
+        """What opens each call; empty: the marker itself does."""
+        self.item_close = tags if "".join(tags) == closing else tuple(filter(None, [closing]))
+        """Closing markers of a call, of which a later one may follow an earlier one; all may be missing."""
+        self.close = tuple(filter(None, (d.close.strip(), *d.ends)))
+        self.closing, self.around = (*self.item_close, *self.close), (*self.item, *self.close)
+        """Markers that may follow a call's arguments, and those before and after the calls."""
+
+    def _take_head(self, head: str) -> None:
+        """What opens a call, what follows that before the name, and how each name begins (`functions.`)."""
+        word = _WORD.search(head)
+        if word is not None and head[: word.start()].strip():
+            head, self.prefix = head[: word.start()], word[0]
+        self.opening = head
+        tags = _PLAIN_TAG.findall(head)
+        if len(tags) < 2 or not head.rstrip().endswith(tags[-1]):
+            return
+        first = head[: head.rindex(tags[-1])]
+        kind = re.search(r"\w+\Z", first)
+        if kind is not None:  # `function`, and the separator before the name, too
+            self.opening, self.typed, self.end = first[: kind.start()], True, tags[-1]
+        else:
+            self.opening, self.leading = first, tags[-1]
+
+    def _take_end(self, middle: str) -> None:
+        """The end of the name that is always the same (`:` and a number), and what ends the name."""
+        middle = middle.partition("```")[0]
+        found = _SUFFIX.match(middle)
+        self.suffix = found[0] if found else ""
+        rest = middle[len(self.suffix) :]
+        self.end = rest.strip() or ("\n" if "\n" in rest else "" if self.suffix else "{")
+
+    def identify(self, written: str, offered: Callable[[str], bool]) -> tuple[str, str | None]:
+        """The tool of a written name, without the layout's text around it. The whole is the id where numbered."""
+        if self.d.identify is not None:
+            return self.d.identify(written, offered)
+        if not self.prefix and not self.suffix:
+            return written, None
+        found = self._form.fullmatch(written)
+        name = written if found is None else found["name"]
+        if not offered(name) and offered(written):
+            name = written
+        return name, written if "{number}" in self.suffix else None
+
+    @functools.cached_property
+    def _form(self) -> re.Pattern[str]:
+        numbered = re.escape(self.suffix).replace(re.escape("{number}"), r"\d+")
+        return re.compile(f"(?:{re.escape(self.prefix)})?(?P<name>.+?)(?:{numbered})?", re.DOTALL)
+
+
+def read_named(c: Cursor, layout: NamedLayout) -> Steps[None]:
     """Read call after call, up to the closing marker."""
     fresh = another = True  # fresh: no name has been read yet
-    while another and (not syntax.item or (yield from c.ask(_item, c, syntax, fresh=fresh))):
-        name, call_id, marked = yield from c.ask(_name, c, syntax)
+    while another and (not layout.item or (yield from c.ask(_item, c, layout, fresh=fresh))):
+        name, call_id, marked = yield from c.ask(_name, c, layout)
         # The name is emitted once its arguments begin, or nothing but markup follows it: words show a mention.
         c.named = name, call_id
-        first, _ = yield from _before_arguments(c, syntax.before)
-        fresh, lost = False, bool(syntax.item_close)
+        first, _ = yield from _before_arguments(c, layout.before)
+        fresh, lost = False, bool(layout.item_close)
         if first:
-            arguments = CallArguments(first, syntax.closing, c.sink.arguments)
+            arguments = CallArguments(first, layout.closing, c.sink.arguments)
             yield from c.call(arguments)
             lost = lost and arguments.stuck
         else:
-            yield from _markup_follows(c, syntax)
+            yield from _markup_follows(c, layout)
             c.say("{}")
             c.end()
         if lost:
             # The next marker, if it is near, shows that what is between is markup.
-            m = yield from c.ask(c.near, _any_of((*syntax.item_close, *syntax.around)))
+            m = yield from c.ask(c.near, _any_of((*layout.item_close, *layout.around)))
             if m is not None and m.start() > c.i:
                 c.skip_to(m.start())
-        another = yield from _after_call(c, syntax, marked=marked)
+        another = yield from _after_call(c, layout, marked=marked)
 
 
 def _any_of(markers: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, markers)))
 
 
-def _item(c: Cursor, syntax: NamedSyntax, *, fresh: bool) -> bool:
+def _item(c: Cursor, layout: NamedLayout, *, fresh: bool) -> bool:
     """Go past the marker that opens a call. False where none follows."""
     while True:
         j = c.behind_space()
-        if c.take(syntax.item, j):
+        if c.take(layout.item, j):
             return True
-        if c.take(syntax.close, j):
+        if c.take(layout.close, j):
             if fresh:
                 c.sink.accept()  # no call at all: nothing but markup
             return False
-        begun = c.begins(syntax.around, j)
-        if not (syntax.noise and fresh) or begun or j == len(c.s):
+        begun = c.begins(layout.around, j)
+        if not (layout.d.noise and fresh) or begun or j == len(c.s):
             break
         # Text before the first call: it is skipped where a call follows soon.
-        m = c.near(_any_of(syntax.around))
-        if m is None or m.group() in syntax.close:
+        m = c.near(_any_of(layout.around))
+        if m is None or m.group() in layout.close:
             raise NotACall
         c.i = m.start()
     begun = begun and j - c.i < MAX_GAP
@@ -110,37 +186,37 @@ def _item(c: Cursor, syntax: NamedSyntax, *, fresh: bool) -> bool:
     if c.sink.committed:
         c.i = len(c.s) if begun else c.i  # half a marker at the end of the text is markup too
         return False
-    if not (syntax.item_missing and TOOL_NAME.match(c.s, j)):
+    if not (layout.d.item_missing and TOOL_NAME.match(c.s, j)):
         raise NotACall
     c.i = j
     return True
 
 
-def _name(c: Cursor, syntax: NamedSyntax) -> tuple[str, str | None, bool]:
+def _name(c: Cursor, layout: NamedLayout) -> tuple[str, str | None, bool]:
     """A call's name and its id, and whether a marker ended the name. Raises NotACall for anything else."""
     s, i, own_id = c.s, c.i, ""
-    if syntax.leading:
-        i = c.upto(syntax.leading, _MAX_NAME, i)
-        own_id = s[c.i : i - len(syntax.leading)]
+    if layout.leading:
+        i = c.upto(layout.leading, _MAX_NAME, i)
+        own_id = s[c.i : i - len(layout.leading)]
     j = WHITE_SPACE.match(s, i).end()
     m = TOOL_NAME.match(s, j)
     if m is None:
         c.wait(j == len(s) and j - i < MAX_GAP)
         raise NotACall
     written, k = m.group(), WHITE_SPACE.match(s, m.end()).end()
-    marker = "\n" if "\n" in syntax.name_ends and "\n" in s[m.end() : k] else ""
+    marker = "\n" if "\n" in layout.name_ends and "\n" in s[m.end() : k] else ""
     if not marker:
-        marker = next((marker for marker in syntax.name_ends if s.startswith(marker, k)), "")
+        marker = next((marker for marker in layout.name_ends if s.startswith(marker, k)), "")
         if not marker:
-            c.wait(k - j < _MAX_NAME and c.begins(syntax.name_ends, k))
+            c.wait(k - j < _MAX_NAME and c.begins(layout.name_ends, k))
             raise NotACall
         k += len(marker) if marker != "{" else 0
-        if syntax.call_id is not None and marker == syntax.call_id[0]:
-            i, k = k, c.upto(syntax.call_id[1], _MAX_NAME, k)
-            own_id = s[i : k - len(syntax.call_id[1])]
-        elif syntax.typed and marker != "{":
+        if layout.call_id is not None and marker == layout.call_id[0]:
+            i, k = k, c.upto(layout.call_id[1], _MAX_NAME, k)
+            own_id = s[i : k - len(layout.call_id[1])]
+        elif layout.typed and marker != "{":
             written, k = _second_name(c, k, written)
-    name, call_id = syntax.identify(written, c.sink.offered)
+    name, call_id = layout.identify(written, c.sink.offered)
     if not name:
         raise NotACall
     c.i = k
@@ -186,9 +262,9 @@ def _before_arguments(c: Cursor, before: tuple[str, ...] = ()) -> Steps[tuple[st
             return "", fenced  # the closing marker, the next call, or something else
 
 
-def _markup_follows(c: Cursor, syntax: NamedSyntax) -> Steps[None]:
+def _markup_follows(c: Cursor, layout: NamedLayout) -> Steps[None]:
     """Wait until what follows a name without arguments shows that it is markup. Raises NotACall for anything else."""
-    around = (*syntax.closing, *syntax.around)
+    around = (*layout.closing, *layout.around)
     j = yield from c.decided(around)
     if j == len(c.s):
         yield from c.more()
@@ -196,26 +272,26 @@ def _markup_follows(c: Cursor, syntax: NamedSyntax) -> Steps[None]:
         raise NotACall
 
 
-def _after_call(c: Cursor, syntax: NamedSyntax, *, marked: bool) -> Steps[bool]:
+def _after_call(c: Cursor, layout: NamedLayout, *, marked: bool) -> Steps[bool]:
     """After the arguments: a fence's end, the call's closing marker. Whether another call may follow."""
-    if not syntax.item and syntax.reopen and not syntax.item_close:
-        if (yield from c.ask(_goes_on, c, syntax)):
+    if not layout.item and layout.d.reopen and not layout.item_close:
+        if (yield from c.ask(_goes_on, c, layout)):
             return True
         if not marked:
             # Text directly after the arguments is skipped.
             yield from c.some()
             if c.s[c.i] not in " \t\r\n[<`":
-                yield from c.through(syntax.reopen, str)
-    closing, around = syntax.item_close, syntax.around if syntax.item else ()
+                yield from c.through(layout.d.reopen, str)
+    closing, around = layout.item_close, layout.around if layout.item else ()
     while closing and (marker := (yield from c.closer(closing, around, "}`])> \t\r\n"))):
         # What closes a part of the call comes before what closes the call.
         closing = closing[closing.index(marker) + 1 :]
-    return bool(syntax.item)
+    return bool(layout.item)
 
 
-def _goes_on(c: Cursor, syntax: NamedSyntax) -> bool:
+def _goes_on(c: Cursor, layout: NamedLayout) -> bool:
     """Whether another call follows without an opening marker: the name of an offered tool, and what ends a name."""
-    ends = tuple(end for end in syntax.name_ends if end != "{")
+    ends = tuple(end for end in layout.name_ends if end != "{")
     j = c.behind_space(MAX_GAP)
     m = TOOL_NAME.match(c.s, j)
     k = j if m is None else m.end()
