@@ -15,7 +15,8 @@ from toolcall_middleware.cli.command import UsageError
 from toolcall_middleware.model import ToolCall
 
 from .engines import Engine
-from .test_report import only, run_check
+from .test_command import run
+from .test_report import only
 
 PARAMETERS: dict[str, Any] = {
     "type": "dict",
@@ -205,7 +206,7 @@ class Forecaster(Engine):
         return json.dumps({"tool_calls": [{"name": CALL, "arguments": {"city": city}}]})
 
 
-def test_a_slice_is_asked_and_published_without_its_prompts(tmp_path: Path) -> None:
+def test_a_slice_is_asked_and_published_without_its_prompts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [
         question(f"simple_{number}", text=f"Rain in {city}?") for number, city in enumerate(("Oslo", "Rome", "Bonn"))
     ]
@@ -215,12 +216,12 @@ def test_a_slice_is_asked_and_published_without_its_prompts(tmp_path: Path) -> N
     path = write(tmp_path, lines, truth)
     engine = Forecaster()
     with serve(engine) as url:
-        done = run_check(
-            url, "--bfcl", str(path), "--bfcl-limit", "2", "--format", "json", "--report", str(tmp_path / "out"),
-            "--model", "m",
+        code, out, _ = run(
+            capsys, "--upstream", url, "--bfcl", str(path), "--bfcl-limit", "2", "--format", "json", "--report",
+            str(tmp_path / "out"), "--model", "m",
         )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "Right calls of 2 prompts of BFCL, BFCL_v4_x.json" in done.stdout
+    assert code == 0
+    assert "Right calls of 2 prompts of BFCL, BFCL_v4_x.json" in out
     (prompt,) = [one for one in only(tmp_path / "out")["calls"] if one["mode"] == "prompt"]
     assert (prompt["asked"], prompt["right"], prompt["wrong"], prompt["tool_choice"]) == (2, 1, 1, "auto")
     assert prompt["faults"] == ["simple_1 weather_forecast: city is not one of the possible values"]

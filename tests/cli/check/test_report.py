@@ -5,8 +5,6 @@ from __future__ import annotations
 import html.parser
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,8 @@ from toolcall_middleware.cli.check.findings import Finding, Latency, Questions, 
 from toolcall_middleware.cli.check.report import document, page, publish, read_folder
 
 from .engines import Engine, Vllm, VllmHermes
+from .test_command import KEY, run
 
-KEY = "sk-test-0123456789abcdef"
 HOSTILE = "m</title><script>alert(1)</script>\"'&\u202eevil\x1b[2J"
 
 
@@ -48,12 +46,6 @@ class Shown(html.parser.HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
-
-
-def run_check(url: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command as a process of its own."""
-    command = [sys.executable, "-m", "toolcall_middleware", "check", "--upstream", f"{url}/v1", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
 
 
 def only(folder: Path) -> dict[str, Any]:
@@ -88,12 +80,15 @@ def a_report(model: str = "m", *, backend: str = "vLLM", right: int = 4, detail:
     )
 
 
-def test_a_check_writes_a_page_and_json_that_agree(tmp_path: Path) -> None:
+def test_a_check_writes_a_page_and_json_that_agree(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "new" / "reports"
+    monkeypatch.setenv("TOOLCALL_UPSTREAM_KEY", KEY)
     with serve(VllmHermes({"hermes"}, key=KEY)) as url:
-        done = run_check(url, "--report", str(folder), "--backend", "vLLM 0.33", TOOLCALL_UPSTREAM_KEY=KEY)
-    assert done.returncode == 0, done.stderr
-    assert f"the report is {folder}/index.html" in done.stderr
+        code, _, err = run(capsys, "--upstream", url, "--report", str(folder), "--backend", "vLLM 0.33")
+    assert code == 0
+    assert f"the report is {folder}/index.html" in err
     made = only(folder)
     assert (made["kind"], made["model"], made["backend"]) == (
         "toolcall-middleware check 1",
@@ -121,14 +116,16 @@ def test_a_check_writes_a_page_and_json_that_agree(tmp_path: Path) -> None:
     assert url.partition("://")[2] not in published
 
 
-def test_repaired_calls_are_counted_apart_whole_and_streamed(tmp_path: Path) -> None:
+def test_repaired_calls_are_counted_apart_whole_and_streamed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with serve(TrailingComma({"json"})) as url:
-        done = run_check(url, "--report", str(tmp_path), "--format", "json", "--json")
-    assert done.returncode == 0, done.stderr
+        code, out, _ = run(capsys, "--upstream", f"{url}/v1", "--report", str(tmp_path), "--format", "json", "--json")
+    assert code == 0
     by_choice = {(one["tool_choice"], one["constrain"]): one for one in only(tmp_path)["calls"]}
     auto = by_choice["auto", "off"]
     assert (auto["right"], auto["repaired"], auto["wrong"]) == (0, 4, 0)
-    told = json.loads(done.stdout)
+    told = json.loads(out)
     assert told["calls"] == only(tmp_path)["calls"]
     assert told["upstream"] == f"{url}/v1"
 

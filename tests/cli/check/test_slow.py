@@ -13,8 +13,9 @@ from toolcall_middleware.cli import main
 from toolcall_middleware.cli.check.findings import Verdict
 from toolcall_middleware.cli.check.run import CheckError
 
-from .engines import RefusalError, Said, Vllm, VllmHermes, VllmWithoutItsParser
+from .engines import RefusalError, Said, Vllm, VllmHermes
 from .test_check import check, details, printed
+from .test_command import run
 
 NO, UNKNOWN = Verdict.NO, Verdict.UNKNOWN
 
@@ -91,37 +92,44 @@ async def test_a_first_question_without_an_answer_says_slow() -> None:
 def test_nothing_tried_for_lack_of_time_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     class Slow(Vllm):
         async def _chat(self, send: Any, body: dict[str, Any]) -> None:
-            await asyncio.sleep(1)
+            await asyncio.sleep(0.2)
             await super()._chat(send, body)
 
     with serve(Slow()) as url:
-        assert main(["check", "--upstream", url, "--seconds", "5"]) == 2
-    said, told = capsys.readouterr()
-    assert said, told
+        code, said, _ = run(capsys, "--upstream", url, "--seconds", "1")
+    assert code == 2
     assert "not everything was asked" in said
     assert "none: nothing was tried" in said
 
 
-async def test_an_answer_that_was_cut_says_nothing_of_a_parser() -> None:
-    class Cut(VllmWithoutItsParser):
-        def native(self, body: dict[str, Any]) -> Said | None:
-            return Said('<tool_call>\n{"name": "get_weather", "arguments": {"city": "Pa', finish_reason="length")
-
-    report = await check(Cut())
-    assert report.verdict("native.whole") is UNKNOWN
-    assert "parser" not in details(report)["native.whole"]
-    assert "cut" in details(report)["native.whole"]
+CUT_TEXT = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Pa'
 
 
-async def test_a_backends_own_call_that_was_cut_is_told_as_cut() -> None:
+@pytest.mark.parametrize(
+    ("text", "arguments", "told", "fault"),
+    [
+        (CUT_TEXT, None, "the answer", "not JSON"),
+        (None, '{"city": "P', "a call came, and", "not JSON"),
+        (None, '{"city": "Paris"}', "a call came, and", "finish_reason is length"),
+    ],
+)
+async def test_what_was_cut_says_nothing_of_a_parser(
+    text: str | None, arguments: str | None, told: str, fault: str
+) -> None:
     class Cut(VllmHermes):
         def native(self, body: dict[str, Any]) -> Said | None:
-            call = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "P'}}
-            return Said(None, [call], "length")
+            call = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+            return Said(text, [call] if arguments else [], "length")
 
     report = await check(Cut())
     assert report.verdict("native.whole") is UNKNOWN
-    assert "cut" in details(report)["native.whole"]
+    assert details(report)["native.whole"] == f"{told} was cut at its limit of 128 tokens"
+    assert fault in report.calls[0].faults[0]
+
+
+async def test_a_model_that_the_backend_does_not_list_is_told() -> None:
+    report = await check(Vllm(), model="another")
+    assert (report.verdict("models"), details(report)["models"]) == (Verdict.YES, "another is not in it")
 
 
 @pytest.mark.parametrize("ending", ["/v1/chat/completions", "/v1/chat/completions/", "/v1/Chat/Completions"])
