@@ -16,7 +16,7 @@ from tests.helpers.fakes import TextBackend, write_calls
 from tests.response.streams import DONE, chunk, event, role
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.explain import explain
-from toolcall_middleware.hosts.proxy.inspector.report_page import report_page
+from toolcall_middleware.hosts.proxy.inspector.app import report_page
 from toolcall_middleware.hosts.proxy.inspector.store import Store
 from toolcall_middleware.observe.content import content_of
 from toolcall_middleware.observe.report import Recorder, Report, Room
