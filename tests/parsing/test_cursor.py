@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import itertools
+import re
 import weakref
 
 import pytest
 
+from toolcall_middleware.parsing import cursor as cursor_module
 from toolcall_middleware.parsing.calls.call_arguments import CallArguments
 from toolcall_middleware.parsing.cursor import Cursor, CursorReader, NotACall, Steps, TextOver
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text, UnknownCall
@@ -20,13 +22,33 @@ from .streams import cut_at, one_cut, read, text_in
 TEXT = 'a <c>f| {"x": [1, "é"]} </c> b'
 
 
-def named(cursor: Cursor) -> Steps[None]:
-    """`<c>name|{…}</c>`, of a name of at most eight characters."""
+def name_in(cursor: Cursor) -> Steps[str]:
+    """A name of at most eight characters, and `|`."""
     end = yield from cursor.ask(lambda: cursor.upto("|", 8, cursor.i))
-    cursor.start(cursor.s[cursor.i : end - 1])
+    name = cursor.s[cursor.i : end - 1]
     cursor.i = end
+    return name
+
+
+def named(cursor: Cursor) -> Steps[None]:
+    """`<c>name|{…}</c>`."""
+    cursor.start((yield from name_in(cursor)))
     yield from cursor.call(CallArguments((yield from cursor.char())))
     yield from cursor.closer(("</c>",))
+
+
+def held(cursor: Cursor) -> Steps[None]:
+    """The same. The name is held until the arguments show that it is a call."""
+    cursor.named = (yield from name_in(cursor)), None
+    yield from cursor.call(CallArguments((yield from cursor.char())))
+    yield from cursor.closer(("</c>",))
+
+
+def behind(cursor: Cursor) -> Steps[None]:
+    """`<c>{…}name|`."""
+    yield from cursor.copy(CallArguments((yield from cursor.char())))
+    cursor.start((yield from name_in(cursor)))
+    cursor.end()
 
 
 def fresh() -> Scanner:
@@ -74,6 +96,58 @@ def test_the_end_of_the_text_ends_the_call() -> None:
     assert read(fresh(), [begun], cut=True) == [CallStart("f"), CallArgs('{"x": [1'), CallEnd(complete=False)]
     assert read(fresh(), ["<c>f|"]) == [CallStart("f"), CallArgs("{}"), CallEnd()]
     assert read(fresh(), ["<c>f|"], cut=True) == [CallStart("f"), CallEnd(complete=False)]
+
+
+def test_a_held_name_is_emitted_when_its_arguments_begin_as_an_object() -> None:
+    reader = scanner([opener("<c>", held)])
+    assert [reader.feed(char) for char in "<c>f| "] == [[]] * 6
+    assert reader.feed("{") == [CallStart("f"), CallArgs("{")]
+    for pieces in ([TEXT], TEXT, *one_cut(TEXT)):
+        assert read(scanner([opener("<c>", held)]), pieces) == WHOLE, pieces
+
+
+@pytest.mark.parametrize("text", ["<c>f|[1]</c>", '<c>f|"a"</c>', "<c>f|1 </c>"])
+def test_a_held_name_is_text_where_its_arguments_are_no_object(text: str) -> None:
+    for pieces in ([text], text):
+        assert text_in(read(scanner([opener("<c>", held)]), pieces)) == text
+
+
+def test_the_end_of_the_text_starts_a_held_call_and_ends_it() -> None:
+    def ended(text: str, *, cut: bool) -> list[Event]:
+        return read(scanner([opener("<c>", held)]), [text], cut=cut)
+
+    for text in ("<c>f|", "<c>f| nul"):
+        assert ended(text, cut=True) == [CallStart("f"), CallEnd(complete=False)]
+    assert ended("<c>f|", cut=False) == [CallStart("f"), CallArgs("{}"), CallEnd()]
+    assert text_in(ended("<c>f|[1", cut=True)) == "<c>f|[1"
+
+
+def test_arguments_before_the_name_are_held_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '<c>{"x": [1]}f|'
+    reader = scanner([opener("<c>", behind)])
+    assert [reader.feed(char) for char in text[:-1]] == [[]] * (len(text) - 1)
+    assert reader.feed("|") == [CallStart("f"), CallArgs('{"x": [1]}'), CallEnd()]
+    assert text_in(read(scanner([opener("<c>", behind)]), "<c>[1]f|")) == "<c>[1]f|"
+    monkeypatch.setattr(cursor_module, "MAX_EARLY", len('{"x": [1]}') - 1)
+    assert text_in(read(scanner([opener("<c>", behind)]), text)) == text
+
+
+def test_a_question_is_asked_again_until_the_text_decides_it() -> None:
+    asked: list[str] = []
+
+    def question(c: Cursor) -> str:
+        asked.append(c.s[c.i :])
+        m = c.found(re.compile("ab+c"), c.i)
+        return m.group() if m else ""
+
+    def steps(c: Cursor) -> Steps[None]:
+        c.start((yield from c.ask(question, c)) or "none")
+        c.end("{}")
+
+    for text, calls in (("abbc", ["", "a", "ab", "abb", "abbc"]), ("abd", ["", "a", "ab", "abd"]), ("x", ["", "x"])):
+        asked.clear()
+        read(scanner([opener("<c>", steps)]), f"<c>{text}")
+        assert asked == calls
 
 
 def test_a_reader_may_end_its_call_itself_where_the_text_is_over() -> None:

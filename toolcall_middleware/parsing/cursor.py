@@ -181,7 +181,7 @@ class Cursor:
             yield from self.more()
 
     def ask(self, question: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Steps[_T]:
-        """The answer of `question`, which is asked again with more text while it raises Undecided."""
+        """The answer of `question`, asked again with more text while it raises Undecided. `args` hold no index."""
         while True:
             try:
                 return question(*args, **kwargs)
