@@ -482,6 +482,7 @@ ENDINGS = [
     (', "arguments": "{\\"a\\": 1', ('{"a": ', False), ('{"a": ', False)),
     (', "arguments": {}', ("{}", True), ("{}", False)),
     (', "argum', ("", False), ("", False)),
+    (", argum", ("", False), ("", False)),
     ("", ("{}", True), ("", False)),
 ]
 

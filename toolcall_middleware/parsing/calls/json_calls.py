@@ -12,19 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..cursor import MAX_GAP, Cursor, NotACall, Steps, TextOver, Unreadable
+from ..cursor import MAX_GAP, Cursor, NotACall, Steps, TextOver, Undecided, Unreadable
 from ..patterns import WHITE_SPACE
 from ..values.json_reader import JsonReader, decode, decoded
 from .call_arguments import CallArguments
 
 _MAX_NAME = 512  # characters of a key, a name or an id
 _MAX_OTHER = 1 << 20  # characters of another member
-_BARE_KEY = re.compile(rf"[A-Za-z_$][A-Za-z0-9_$-]{{0,{_MAX_NAME - 1}}}(?=[^A-Za-z0-9_$-])")
+_BARE_KEY = re.compile(rf"[A-Za-z_$][A-Za-z0-9_$-]{{0,{_MAX_NAME}}}")
 # Without a marker, arguments that begin like a JSON Schema define a tool and do not call it.
 _SCHEMA = re.compile(r'\{\s{0,32}"type"\s{0,8}:\s{0,8}"object"')
 _VALUE_BEGINS = re.compile(r"[\w\"'{\[+.-]")
 _HALF_KEY, _HALF_NAME = re.compile(r"\w*"), re.compile(r"[^\s<>{}\[\]]*")
-_TOO_MANY = re.compile(r"\}[}\s]{0,64}(?:(?=\]|,\s{0,64}\{)|(?P<open>(?:,\s{0,64})?\Z))")
+_TOO_MANY = re.compile(r"\}[}\s]{0,64}(?=\]|,\s{0,64}\{)")
 _BRACKET = re.compile(r"[{\[\]]")
 _BRACKET_OR_FENCE = re.compile(_BRACKET.pattern + r"|`{3,8}[A-Za-z_]{0,24}[ \t]{0,8}\r?\n")
 _PROSE = re.compile(r"[ \t]{0,255}[^\W_]")
@@ -286,15 +286,11 @@ class _Call:
     def _key(self, char: str) -> Steps[str]:
         c = self.c
         if char not in "\"'":
-            m = yield from c.match(_BARE_KEY)
-            if m is None:
-                raise _Broken
+            key = yield from c.ask(_bare_key, c)
             self.repaired = True
-            c.i = m.end()
-            return m.group()
+            return key
         half = _HALF_NAME if self.syntax.keyed and self.name is None else _HALF_KEY
-        key = yield from self._decoded(half)
-        return key if isinstance(key, str) else str(key)
+        return str((yield from self._decoded(half)))
 
     def _value(self, key: str, char: str, *, outer: bool) -> Steps[None]:
         """Read a value by its key and its first character."""
@@ -396,13 +392,9 @@ class _Call:
                 listed, behind = listed or char == "[", False
                 c.i += 1
                 continue
-            if char == "}" and behind and listed and (braces := _TOO_MANY.match(c.s, c.i)) is not None:
-                if braces["open"] is None:
-                    c.i = braces.end()
-                    continue
-                if not c.last:
-                    yield from c.more()
-                    continue
+            if char == "}" and behind and listed and (braces := (yield from c.match(_TOO_MANY))) is not None:
+                c.i = braces.end()
+                continue
             # The list's end may be missing: then the brace is the wrapper's. So is a key after a single call.
             if not ((char == "}" and behind) or (char in "\"'" and alone)):
                 raise NotACall
@@ -420,6 +412,17 @@ class _Call:
             beside = arguments_beside(self.beside, c.sink.schema(self.name or "")) or "{}"
             self.repaired = self.repaired or beside != "{}"
         c.end(beside, complete=complete, repaired=self.repaired)
+
+
+def _bare_key(c: Cursor) -> str:
+    """A key without quotes. The text cannot end in it."""
+    m = _BARE_KEY.match(c.s, c.i)
+    if m is None or m.end() - c.i > _MAX_NAME:
+        raise _Broken
+    if m.end() == len(c.s):
+        raise Undecided
+    c.i = m.end()
+    return m.group()
 
 
 def arguments_beside(members: Mapping[str, str], schema: Mapping[str, Any] | None) -> str:
