@@ -240,6 +240,17 @@ def test_a_thought_in_a_changed_answer_is_sent_as_it_comes() -> None:
         assert writer.leaving().endswith(raw)
 
 
+def test_a_second_beginning_is_not_sent() -> None:
+    writer, note = passing()
+    sent = events(TEXT)
+    for raw in [sent[0], *sent]:
+        note(raw)
+    for step in (Opened(), Content(TEXT["text"]), Finished("stop")):
+        writer.take(step)
+    writer.end(None, {})
+    assert writer.leaving() == b"".join(sent)
+
+
 @pytest.mark.parametrize(
     "strange",
     [

@@ -171,9 +171,8 @@ class PassedWriter:
             waiting = self._passage.tape
             while waiting and not self._changed and not waiting[0].is_call and self._passes(waiting[0]):
                 self._passage.done()
-            own = waiting[-1] if waiting else None
-            is_error = own is not None and own.kind == "error"
-            self._out.append(own.raw if own is not None and is_error else self._plain.errors.event(error))
+            is_error = bool(waiting) and waiting[-1].kind == "error"
+            self._out.append(waiting[-1].raw if is_error else self._plain.errors.event(error))
             self._ended = True
 
     def alive(self) -> None:
