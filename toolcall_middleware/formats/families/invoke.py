@@ -17,7 +17,7 @@ from ..prompt.tools import declared, definition, function
 from ..syntax.json import CALL, Json, Named
 from ..syntax.literals import Elements
 from ..syntax.shape import fork, ignored, json_calls, opener, shared
-from ..syntax.slots import BARE_INVOKE, TOOL_TAG, Slots
+from ..syntax.slots import BARE_INVOKE, TOOL_TAG, Slots, invoke
 
 # -- DeepSeek ----------------------------------------------------------------------------------------------------------
 # DeepSeek: a name and JSON between markers (V3, R1, V3.1), or `invoke` tags (V3.2, V4, V4.1).
@@ -355,19 +355,7 @@ they are, and "false" for all other values, which stand there as JSON:
 # -- MiniMax -----------------------------------------------------------------------------------------------------------
 # MiniMax: `invoke` tags (M2), or an element for each argument, every tag after a mark (M3).
 
-
-def _invoke_lines(wrapper: str) -> Slots:
-    """Calls with each tag on a line of its own."""
-    return Slots(
-        open=f"<{wrapper}>\n",
-        call='<invoke name="{name}">\n{slots}</invoke>',
-        slot='<parameter name="{key}">{value}</parameter>\n',
-        close=f"\n</{wrapper}>",
-        style="minimax_xml",  # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: minimax
-    )
-
-
-_MINIMAX_INVOKE = _invoke_lines("minimax:tool_call")
+_MINIMAX_INVOKE = invoke("minimax:tool_call")
 
 _MINIMAX_MARKUP = Markup(
     stops=("]~b]",),
@@ -472,7 +460,7 @@ containing nested objects or arrays are recursively expanded into XML elements. 
 # -- dots.llm ----------------------------------------------------------------------------------------------------------
 # rednote's dots.llm: `invoke` tags, or JSON, within `<dots_function_call>`.
 
-_DOTS_INVOKE = _invoke_lines("dots_function_call")
+_DOTS_INVOKE = invoke("dots_function_call")
 
 # https://github.com/vllm-project/vllm (tests/tool_parsers/test_dots_tool_parser.py); the words are ours.
 DOTS = Family(

@@ -196,12 +196,13 @@ _INVOKED = r"[^\s<>\"']"
 
 
 def invoke(wrapper: str) -> Slots:
-    """`<invoke name="f">` in `<wrapper>`, without a line of its own for each tag."""
+    """`<invoke name="f">` in `<wrapper>`, each tag on a line of its own."""
     return Slots(
-        open=f"<{wrapper}>",
-        call='<invoke name="{name}">{slots}</invoke>',
-        slot='<parameter name="{key}">{value}</parameter>',
-        close=f"</{wrapper}>",
+        open=f"<{wrapper}>\n",
+        call='<invoke name="{name}">\n{slots}</invoke>',
+        slot='<parameter name="{key}">{value}</parameter>\n',
+        close=f"\n</{wrapper}>",
+        style="minimax_xml",  # https://github.com/mlc-ai/xgrammar, python/xgrammar/builtin_structural_tag.py: minimax
     )
 
 

@@ -330,9 +330,9 @@ class _Call:
 
     def _unwrap(self, text: str) -> bool:
         """Emit the members of `text` as arguments, if it is an object of declared parameters. Returns whether it is."""
-        found = repaired_json(text.strip()) if text.lstrip().startswith("{") else None
-        members = decoded(found or "")
-        if not found or not members or not members.keys() <= self.declared.keys():
+        found = repaired_json(text.strip()) or ""
+        members = decoded(found)
+        if not isinstance(members, dict) or not members or not members.keys() <= self.declared.keys():
             return False
         self.first = False
         self.repaired = True
@@ -538,9 +538,10 @@ class _Value:
         if not self._nested:
             return layout.fits(c, k)
         j = behind_space(s, k)
-        if (m := c.found(layout.slot, j)) is not None:
+        if (m := layout.slot.match(s, j)) is not None:
             ended = self._is_next(layout.name_in(m, "key"))
         else:
+            c.wait(layout.may_go_on(s, j))
             ended = layout.all_over(c, j)
         return k if ended else -1
 
