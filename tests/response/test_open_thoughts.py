@@ -256,6 +256,9 @@ def test_an_endless_call_in_a_thought_is_not_kept(monkeypatch: pytest.MonkeyPatc
     assert not thought._open
     thought.feed('"}}</tool_call>')
     assert thought.finish(cut=False) == []
+    thought = OpenThought(fresh)
+    thought.feed(f'<tool_call>{{"name": "f", "arguments": {{"x": "{"y" * 5000}"}}')  # without the last brace
+    assert thought.finish(cut=False) == []
 
 
 def opened(*, sure: bool, **more: Any) -> OpenedAnswer:
