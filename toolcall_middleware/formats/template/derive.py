@@ -133,25 +133,32 @@ def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | N
     )
 
 
-def _rendered(template: ChatTemplate, found: Turns) -> tuple[list[Rendered], list[Rendered], list[Rendered]]:
+def _rendered(template: ChatTemplate, found: Turns) -> list[list[Rendered]]:
     """Turns with calls as the template renders them, without the turn's own markers: with arguments that any reader
     gives back, with unlikely ones, and with text beside a call, which not all templates have in one turn.
     """
-
-    def rendered(turns: Sequence[Sequence[_Call]], content: str = "") -> list[Rendered]:
-        more = {"content": content} if content else {}
-        texts = template.render([context([_ASKED, found.dialect.calls(calls, **more)]) for calls in turns])
-        return [
+    plain: list[list[_Call]] = [[("look_up", arguments)] for arguments in PLAIN]
+    unlikely: list[list[_Call]] = [[("look_up", arguments)] for arguments in UNLIKELY]
+    several: list[list[_Call]] = [[(probes.NAMES[0], probes.SAMPLE), (probes.NAMES[1], {"days": 7})]]
+    groups = [
+        ("", [*plain, *(several if found.layout.between is not None else ())]),
+        ("", unlikely),
+        (probes.CONTENT, plain[:1]),
+    ]
+    contexts = [
+        context([_ASKED, found.dialect.calls(calls, **({"content": content} if content else {}))])
+        for content, turns in groups
+        for calls in turns
+    ]
+    texts = map(found.calls_of, template.render(contexts))
+    return [
+        [
             Rendered(inner, tuple(as_call(*call) for call in calls), content)
-            for calls, inner in zip(turns, map(found.calls_of, texts), strict=True)
+            for calls, inner in zip(turns, texts, strict=False)
             if inner is not None and calls[0][0] in inner
         ]
-
-    single = [[("look_up", arguments)] for arguments in PLAIN]
-    several = [[(probes.NAMES[0], probes.SAMPLE), (probes.NAMES[1], {"days": 7})]]
-    plain = rendered([*single, *(several if found.layout.between is not None else ())])
-    unlikely = rendered([[("look_up", arguments)] for arguments in UNLIKELY])
-    return plain, unlikely, rendered(single[:1], probes.CONTENT)
+        for content, turns in groups
+    ]
 
 
 def _candidates(
