@@ -37,30 +37,27 @@ _VLLM = """
     entrypoints.generate.base.protocol entrypoints.openai.chat_completion.protocol entrypoints.serve.engine.protocol
     renderers.chat_utils.tool_call reasoning.abs_reasoning_parsers
 """
-# The name of each engine's parser, by the name of our format.
-_VLLM_PARSERS = {
-    "apertus": "apertus", "beam": "beam", "cohere_command3": "cohere_command3", "cohere_command4": "cohere_command4",
-    "deepseek_v3": "deepseek_v3", "deepseek_v31": "deepseek_v31", "deepseek_v32": "deepseek_v32",
-    "deepseek_v4": "deepseek_v4", "deepseek_v41": "deepseek_v41", "dots": "dots", "ernie45": "ernie45",
-    "functiongemma": "functiongemma", "gemma4": "gemma4", "gigachat3": "gigachat3", "glm45": "glm45", "glm47": "glm47",
-    "granite": "granite", "granite4": "granite4", "granite_20b_fc": "granite-20b-fc", "hermes": "hermes",
-    "hunyuan": "hunyuan_a13b", "hy_v3": "hy_v3", "hy_v4": "hy_v4", "inkling": "inkling", "internlm": "internlm",
-    "jamba": "jamba", "k2_horizon": "k2_horizon", "kimi_k2": "kimi_k2", "kimi_k3": "kimi_k3", "lfm2": "lfm2",
-    "llama3_json": "llama3_json", "llama4_pythonic": "llama4_pythonic", "longcat": "longcat", "minicpm5": "minicpm5",
-    "minimax_m2": "minimax_m2", "minimax_m3": "minimax_m3", "mistral_v11": "mistral", "muse_glimmer": "muse_glimmer",
-    "olmo3": "olmo3", "phi4_mini": "phi4_mini_json", "plamo3": "plamo3", "pythonic": "pythonic",
-    "qwen3_coder": "qwen3_coder", "seed_oss": "seed_oss", "step3": "step3", "step3p5": "step3p5", "xlam": "xlam",
-}  # fmt: skip
-_SGLANG_PARSERS = {
-    "apertus": "apertus2509", "cohere_command4": "cohere_command4", "deepseek_v3": "deepseekv3",
-    "deepseek_v31": "deepseekv31", "deepseek_v32": "deepseekv32", "deepseek_v4": "deepseekv4",
-    "deepseek_v41": "deepseekv41", "dots": "dots", "gemma4": "gemma4", "gigachat3": "gigachat3",
-    "gigachat35": "gigachat35", "glm45": "glm45", "glm47": "glm47", "hermes": "qwen25", "hunyuan": "hunyuan",
-    "inkling": "inkling", "internlm": "interns1", "iquest_q1": "iquest_q1", "k2_horizon": "k2_horizon",
-    "kimi_k2": "kimi_k2", "kimi_k3": "kimi_k3", "lfm2": "lfm2", "llama3_json": "llama3", "minicpm5": "minicpm5",
-    "minimax_m2": "minimax-m2", "minimax_m3": "minimax-m3", "mistral_old": "mistral", "muse_glimmer": "muse",
-    "pythonic": "pythonic", "qwen3_coder": "qwen3_coder", "step3": "step3", "step3p5": "step3p5",
-}  # fmt: skip
+
+
+def _names(text: str) -> dict[str, str]:
+    """The name of an engine's parser by the name of our format; it is the same where only one is written."""
+    return {ours: theirs or ours for ours, _, theirs in (word.partition("=") for word in text.split())}
+
+
+_VLLM_PARSERS = _names("""
+    apertus beam cohere_command3 cohere_command4 deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4 deepseek_v41
+    dots ernie45 functiongemma gemma4 gigachat3 glm45 glm47 granite granite4 granite_20b_fc=granite-20b-fc
+    hermes hunyuan=hunyuan_a13b hy_v3 hy_v4 inkling internlm jamba k2_horizon kimi_k2 kimi_k3 lfm2 llama3_json
+    llama4_pythonic longcat minicpm5 minimax_m2 minimax_m3 mistral_v11=mistral muse_glimmer olmo3
+    phi4_mini=phi4_mini_json plamo3 pythonic qwen3_coder seed_oss step3 step3p5 xlam
+""")
+_SGLANG_PARSERS = _names("""
+    apertus=apertus2509 cohere_command4 deepseek_v3=deepseekv3 deepseek_v31=deepseekv31 deepseek_v32=deepseekv32
+    deepseek_v4=deepseekv4 deepseek_v41=deepseekv41 dots gemma4 gigachat3 gigachat35 glm45 glm47 hermes=qwen25
+    hunyuan inkling internlm=interns1 iquest_q1 k2_horizon kimi_k2 kimi_k3 lfm2 llama3_json=llama3 minicpm5
+    minimax_m2=minimax-m2 minimax_m3=minimax-m3 mistral_old=mistral muse_glimmer=muse pythonic qwen3_coder step3
+    step3p5
+""")
 _READ_AGAIN = ("Hermes2ProToolParser", "Qwen25Detector")
 """Parsers that read all of the text again at each piece, as far as the benchmark of times asks."""
 MARKERS = ("<tool_call>", "</tool_call>")

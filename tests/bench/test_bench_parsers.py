@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import json
 import sys
 import textwrap
 import types
@@ -15,9 +14,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from tests.bench import goldens, material, parsers, published, readers, standins
-
-PING = "<tool_call>\n" + '{"name": "ping", "arguments": {}}' + "\n</tool_call>"
+from tests.bench import goldens, parsers, published, readers, standins
 
 
 @pytest.fixture
@@ -57,12 +54,6 @@ def test_without_the_engines_the_tables_hold_the_other_rows(capsys: pytest.Captu
         "ours, auto, of qwen3_coder",
     }
     assert capsys.readouterr().err == ""  # said once
-
-
-def test_words_can_stay_whole_where_a_text_is_cut() -> None:
-    pieces = material.cut("ab<tool_call>cdefg</tool_call>", 4, published.MARKERS)
-    assert pieces == ["ab", "<tool_call>", "cdef", "g", "</tool_call>"]
-    assert material.cut("abcdef") == ["abcd", "ef"]
 
 
 def test_what_a_parser_looks_up_is_a_token_of_its_own() -> None:
@@ -227,13 +218,3 @@ def test_a_version_that_is_arranged_in_another_way_is_left_out_with_a_word(
         for name in [name for name in sys.modules if name.partition(".")[0] == engine]:
             del sys.modules[name]
     assert f"{engine}'s parsers are left out" in capsys.readouterr().err
-
-
-def test_each_way_of_waiting_or_reading_again_reads_a_call() -> None:
-    arguments = json.loads(material.file_arguments(200))
-    pieces = material.cut(parsers.written("hermes", material.TOOL, arguments))
-    for reader in (readers.PARSED_AGAIN, readers.AT_THE_END):
-        answer = reader.merge(reader.begin(pieces, parsers.TOOLS)())
-        assert [(name, json.loads(text)) for name, text in answer.calls] == [(material.TOOL, arguments)]
-    both = readers.AT_THE_END.begin([f"a{PING}b{PING}c"], parsers.TOOLS)
-    assert readers.AT_THE_END.merge(both()) == readers.Answer([("ping", "{}"), ("ping", "{}")], "abc")

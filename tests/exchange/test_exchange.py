@@ -245,19 +245,6 @@ def test_half_a_call_behind_others_does_not_leave_where_calls_were_forced(constr
         assert answer.choices[0].finish_reason == "length"
 
 
-def test_the_documented_cases_of_all_formats_say_the_same_in_both_modes() -> None:
-    files = sorted((Path(__file__).parents[1] / "formats" / "golden").glob("*.jsonl"))
-    cases = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines() if line.strip()]
-    texts = [case["text"] for case in cases if isinstance(case.get("text"), str)]
-    rng = random.Random(5)
-    names = ["weather", "get_weather", "f", "g", "add", "search", "get_current_weather"]
-    tools = [tool(name) for name in names]
-    for text in rng.sample(texts, min(len(texts), 200)):
-        one = check_whole(whole(text, tools=tools), objects=False)
-        other = check_stream(streamed(chunks_of(_cut(text, rng)), tools=tools), objects=False)
-        same_answer(one, other)
-
-
 def _cut(text: str, rng: random.Random) -> list[str]:
     ends = sorted(rng.choices(range(len(text) + 1), k=4))
     return [text[a:b] for a, b in itertools.pairwise([0, *ends, len(text)])]

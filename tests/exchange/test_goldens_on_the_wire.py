@@ -13,10 +13,9 @@ from tests.formats.goldens import Case
 from tests.helpers.driven import Driven
 from tests.helpers.stream_rules import Answered, check_stream, check_whole, same_answer
 from tests.helpers.thorough import THOROUGH
+from tests.response.streams import DONE, chunk, completion, role, says
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
-
-HEAD = {"id": "c", "created": 1, "model": "m"}
 
 
 def offered(case: Case) -> list[dict[str, Any]]:
@@ -40,19 +39,8 @@ def chunks(case: Case, reason: str) -> bytes:
         size = rng.choice((1, 2, 4, 7))
         pieces.append(case.text[at : at + size])
         at += size
-    deltas: list[tuple[dict[str, Any], str | None]] = [({"role": "assistant", "content": ""}, None)]
-    deltas += [({"content": piece}, None) for piece in pieces]
-    deltas.append(({}, reason))
-    made = [
-        {**HEAD, "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": d, "finish_reason": f}]}
-        for d, f in deltas
-    ]
-    return b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in made) + b"data: [DONE]\n\n"
-
-
-def whole(case: Case, reason: str) -> bytes:
-    choice = {"index": 0, "message": {"role": "assistant", "content": case.text}, "finish_reason": reason}
-    return json.dumps({**HEAD, "object": "chat.completion", "choices": [choice]}).encode()
+    said = [role(), *says(*pieces), chunk({}, reason)]
+    return b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in said) + DONE
 
 
 def sent(case: Case, settings: Settings, reason: str) -> bytes:
@@ -68,7 +56,7 @@ def streamed(case: Case, settings: Settings, reason: str) -> Answered:
 def collected(case: Case, settings: Settings, reason: str) -> Answered:
     exchange = Driven(settings, BackendMemory())
     assert exchange.on_request(request(case, stream=False)) is not None
-    return check_whole(exchange.answers(whole(case, reason)).body, objects=False)
+    return check_whole(exchange.answers(completion(case.text, reason)).body, objects=False)
 
 
 @pytest.mark.parametrize("reader", ["explicit", "auto"])
