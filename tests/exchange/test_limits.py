@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.helpers.answers import NativeBackend
+from tests.helpers.answers import STREAMS, Case, NativeBackend, answered, calling, case, cases, check, own
+from tests.helpers.answers import post as ask
 from tests.helpers.fakes import TextBackend, write_calls
+from tests.helpers.stream_rules import check_stream
 from toolcall_middleware import ToolCallMiddleware
 
 LIMIT = 5
@@ -96,7 +98,7 @@ def refused(response: httpx.Response, status: int, code: str, *says: str) -> dic
     return error
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@STREAMS
 @pytest.mark.parametrize("case", OF_REQUEST, ids=lambda case: case.name)
 async def test_what_a_request_may_hold(case: OfRequest, stream: bool) -> None:
     backend = TextBackend(["text"] * 2)
@@ -114,7 +116,7 @@ async def test_what_a_request_may_hold(case: OfRequest, stream: bool) -> None:
     assert (await post(unlimited, body_of(case.make(LIMIT + 1), stream=stream))).status_code == 200
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@STREAMS
 async def test_the_size_of_a_request(stream: bool) -> None:
     body = body_of({}, stream=stream)
     for limit in (len(body) + 1, len(body)):
@@ -128,92 +130,86 @@ def arguments_of(size: int) -> str:
     return '{"x": "' + "y" * (size - 9) + '"}'
 
 
-def events(response: httpx.Response) -> Iterator[dict[str, Any]]:
-    for line in response.text.splitlines():
-        if line.startswith("data: {"):
-            yield json.loads(line[6:])
+def backend(mode: str, *calls: tuple[str, str]) -> Any:
+    """One that makes these calls: in its text, or by itself."""
+    if mode == "prompt":
+        return write_calls("hermes", *calls)
+    return calling(*(own(arguments, name, index) for index, (name, arguments) in enumerate(calls)))
 
 
-def calls_in(response: httpx.Response) -> list[tuple[str, str]]:
-    """(name, arguments) of each call."""
-    if not response.headers["content-type"].startswith("text/event-stream"):
-        calls = response.json()["choices"][0]["message"].get("tool_calls") or []
-        return [(call["function"]["name"], call["function"]["arguments"]) for call in calls]
-    joined: dict[int, list[str]] = {}
-    for event in events(response):
-        for choice in event.get("choices", ()):
-            for call in choice["delta"].get("tool_calls", ()):
-                made = joined.setdefault(call["index"], ["", ""])
-                made[0] += call["function"].get("name", "")
-                made[1] += call["function"].get("arguments", "")
-    return [(name, arguments) for name, arguments in joined.values()]
+ANY = {"tools": [tool()]}
+BOTH = {"tools": [tool("f"), tool("g")]}
+MODES = ("prompt", "native")
+LONG, SHORT = ("f", arguments_of(4000)), ("f", "{}")
+APART = calling(own('{"x": ', "f"), own("y" * 10_000, "g", 1))
+TOO_LONG: Any = {"code": "limit_exceeded", "says": ("max_arguments_bytes (400)", "'f'")}
+FORBIDDEN = write_calls("hermes", ("rm_all", {}))
+LISTED: Any = {"allowlist": "f,get_*", "unknown_tool": "forward", "asked": ANY}
+UNLISTED: Any = {"code": "tool_not_allowed", "status": 403, "param": "tool_calls[0].function.name"}
+NOT_LISTED = "The model called the tool 'rm_all', which is not on the allowlist."
 
 
-def prompt_backend(*calls: tuple[str, str]) -> Any:
-    return TextBackend([write_calls("hermes", *calls)])
+def sized(size: int, mode: str, *, streamed: bool) -> Any:
+    """A call whose arguments have so many bytes."""
+    made = ("f", arguments_of(size))
+    due = {"calls": [made]} if size <= 400 else TOO_LONG
+    settings = {"mode": mode, "stream_arguments": streamed, "max_arguments_bytes": 400}
+    return case(f"{size} bytes, {mode}, {streamed}", backend(mode, made), asked=ANY, **due, **settings)
 
 
-def native_backend(*calls: tuple[str, str]) -> Any:
-    made = [{"index": i, "id": f"c{i}", "function": {"name": n, "arguments": a}} for i, (n, a) in enumerate(calls)]
-    return NativeBackend({"tool_calls": made})
+@cases(
+    *(sized(size, mode, streamed=one) for size in (399, 400, 401) for mode in MODES for one in (True, False)),
+    # Nothing of a stream has been sent either.
+    case(
+        "much too large", backend("native", LONG, SHORT), asked=ANY, status=422, mode="native", max_arguments_bytes=400,
+        parallel="never", **TOO_LONG,
+    ),
+    # An interleaved call does not wait without bounds.
+    case(
+        "apart", APART, asked=BOTH, code="limit_exceeded", says="max_arguments_bytes (100)", mode="native",
+        max_arguments_bytes=100,
+    ),
+    case("the list holds", FORBIDDEN, says=NOT_LISTED, allowlist_mode="enforce", **LISTED, **UNLISTED),
+)  # fmt: skip
+async def test_answers(one: Case) -> None:
+    await check(one)
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-async def test_a_call_that_is_much_too_large_is_none_without_arguments(stream: bool) -> None:
-    backend = native_backend(("f", arguments_of(4000)), ("f", "{}"))
-    app = ToolCallMiddleware(backend, mode="native", max_arguments_bytes=400, parallel="never")
-    response = await post(app, body_of({}, stream=stream))
-    refused(response, 422, "limit_exceeded", "max_arguments_bytes (400)")  # nothing of a stream has been sent either
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("held", [False, True], ids=["fragments", "held"])
-@pytest.mark.parametrize(("mode", "make"), [("prompt", prompt_backend), ("native", native_backend)])
-async def test_the_size_of_arguments(mode: str, make: Any, held: bool, stream: bool) -> None:
-    limit = 400
-
-    async def answer(size: int) -> httpx.Response:
-        app = ToolCallMiddleware(
-            make(("f", arguments_of(size))), mode=mode, max_arguments_bytes=limit, stream_arguments=not held
-        )
-        return await post(app, body_of({}, stream=stream))
-
-    for size in (limit - 1, limit):
-        assert calls_in(await answer(size)) == [("f", arguments_of(size))]
-    response = await answer(limit + 1)
-    if stream and response.status_code == 200:
-        *_, last = events(response)
-        assert last["error"]["code"] == "limit_exceeded"
-        assert f"max_arguments_bytes ({limit})" in last["error"]["message"]
-        assert "'f'" in last["error"]["message"]
-        assert response.text.endswith("data: [DONE]\n\n")
-        assert all(len(arguments) <= limit for _, arguments in calls_in(response))
-    else:
-        refused(response, 422, "limit_exceeded", f"max_arguments_bytes ({limit})", "'f'")
+@STREAMS
+@pytest.mark.parametrize("mode", ["warn", "off"])
+async def test_the_allowlist_may_only_warn_of_what_the_model_calls(mode: str, stream: bool) -> None:
+    settings = {name: LISTED[name] for name in ("allowlist", "unknown_tool")}
+    app = ToolCallMiddleware(TextBackend([FORBIDDEN]), allowlist_mode=mode, extension_field="_note", **settings)
+    response = await ask(app, stream=stream, **ANY)
+    assert answered(response).named_calls == [("rm_all", "{}")]
+    assert (NOT_LISTED in response.text) is (mode == "warn")
 
 
 async def test_a_call_is_stopped_at_the_limit_and_not_at_its_end() -> None:
     """The backend is told to end, long before the arguments do."""
-    backend = TextBackend([write_calls("hermes", ("f", arguments_of(1_000_000)))], chunk_size=100)
-    response = await post(ToolCallMiddleware(backend, max_arguments_bytes=1000), body_of({}, stream=True))
-    assert '"code":"limit_exceeded"' in response.text
-    sent = sum(len(arguments) for _, arguments in calls_in(response))
-    assert 800 < sent <= 1000
-    assert not backend.last.finished
+    endless = TextBackend([write_calls("hermes", ("f", arguments_of(1_000_000)))], chunk_size=100)
+    response = await ask(ToolCallMiddleware(endless, max_arguments_bytes=1000), stream=True, **ANY)
+    answer = check_stream(response.content, error=True)
+    assert (answer.error or {})["code"] == "limit_exceeded"
+    assert 800 < len(answer.only.calls[0].arguments) <= 1000
+    assert not endless.last.finished
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize(("mode", "make"), [("prompt", prompt_backend), ("native", native_backend)])
+@STREAMS
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("number", [LIMIT - 1, LIMIT, LIMIT + 1])
-async def test_calls_of_an_answer(number: int, mode: str, make: Any, stream: bool) -> None:
+async def test_calls_of_an_answer(number: int, mode: str, stream: bool) -> None:
     """The answer ends after the last call that is allowed, as if the model had stopped there, and says so."""
     calls = [("f", f'{{"x": {i}}}') for i in range(number)]
-    app = ToolCallMiddleware(make(*calls), mode=mode, max_tool_calls=LIMIT, extension_field="_note")
-    response = await post(app, body_of({}, stream=stream))
-    assert calls_in(response) == calls[:LIMIT]
+    made = backend(mode, *calls)
+    app = ToolCallMiddleware(
+        TextBackend([made]) if mode == "prompt" else made, mode=mode, max_tool_calls=LIMIT, extension_field="_note"
+    )
+    response = await ask(app, stream=stream, **ANY)
+    choice = answered(response, own_ids=mode == "prompt")
+    assert (choice.named_calls, choice.finish_reason) == (calls[:LIMIT], "tool_calls")
     note = f"max_tool_calls is {LIMIT}: the answer was ended after the call of 'f'"
     assert (note in response.text) is (number >= LIMIT)
-    assert '"finish_reason":"tool_calls"' in response.text.replace(": ", ":")
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "asked for a stream"])
@@ -252,30 +248,3 @@ async def test_the_size_of_a_result(size: int, mode: str) -> None:
     sent = json.dumps(backend.bodies[0]["messages"])
     assert "r" * min(size, LIMIT) in sent
     assert ("1 bytes of this result were cut off here" in sent) is (size > LIMIT)
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-async def test_an_interleaved_call_does_not_wait_without_bounds(stream: bool) -> None:
-    first = {"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x": '}}
-    second = {"index": 1, "id": "b", "function": {"name": "g", "arguments": "y" * 10_000}}
-    app = ToolCallMiddleware(NativeBackend({"tool_calls": [first, second]}), mode="native", max_arguments_bytes=100)
-    response = await post(app, body_of({"tools": [tool("f"), tool("g")]}, stream=stream))
-    assert "max_arguments_bytes (100)" in response.text
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("mode", ["enforce", "warn", "off"])
-async def test_the_allowlist_holds_for_what_the_model_calls(mode: str, stream: bool) -> None:
-    backend = TextBackend([write_calls("hermes", ("rm_all", {}))])
-    app = ToolCallMiddleware(
-        backend, allowlist="f,get_*", allowlist_mode=mode, unknown_tool="forward", extension_field="_note"
-    )
-    response = await post(app, body_of({}, stream=stream))
-    message = "The model called the tool 'rm_all', which is not on the allowlist."
-    if mode == "enforce":
-        error = refused(response, 403, "tool_not_allowed", message)
-        assert error["param"] == "tool_calls[0].function.name"
-        assert '"tool_calls":' not in response.text
-    else:
-        assert calls_in(response) == [("rm_all", "{}")]
-        assert (message in response.text) is (mode == "warn")

@@ -108,7 +108,7 @@ def refusal(response: httpx.Response) -> Any:
         # No client should send the same request again for what the model wrote.
         assert response.status_code != 422 or response.headers["x-should-retry"] == "false"
         return check_error(response.content)
-    return check_stream(response.content, error=True).error or {}
+    return check_stream(response.content, error=True, own_ids=False).error or {}
 
 
 @dataclass(frozen=True, kw_only=True)
