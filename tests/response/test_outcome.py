@@ -20,43 +20,23 @@ LIST = '<tool_call>\n{"name": "f", "arguments": [1]}\n</tool_call>'
 CUT = Answer('<tool_call>\n{"name": "f", "arguments": {"x": 1', finish_reason="length")
 UNKNOWN = write_calls("hermes", ("nope", {"x": 1}))
 OTHERS = "{} begins a call of another format; here calls are read as {} writes them"
-CASES = pytest.mark.parametrize(
-    ("scripts", "settings", "outcome", "path"),
-    [
-        ([GOOD], {}, "clean", "-"),
-        ([COMMA], {}, "repaired", "arguments"),
-        ([CUT], {}, "cut", "arguments"),
-        ([BAD], {"validate_arguments": "warn"}, "invalid", "arguments.x"),
-        ([BAD], {"validate_arguments": "error"}, "invalid", "arguments.x"),
-        ([COMMA], {"malformed_arguments": "error"}, "malformed", "arguments"),
-        ([COMMA], {"malformed_arguments": "text"}, "malformed", "arguments"),
-        ([LIST], {"malformed_arguments": "text"}, "malformed", "arguments"),
-        ([LIST], {}, "malformed", "arguments"),
-        ([BAD, GOOD], {"validate_arguments": "retry"}, "retried", "-"),
-        ([UNKNOWN], {"unknown_tool": "error"}, "unknown_tool", "name"),
-        ([UNKNOWN], {}, "unknown_tool", "name"),
-        ([UNKNOWN], {"unknown_tool": "drop"}, "unknown_tool", "name"),
-        ([UNKNOWN], {"unknown_tool": "forward"}, "unknown_tool", "name"),
-        ([f"<think>{GOOD}</think>"], {"reasoning": "parse"}, "in_reasoning", "-"),
-    ],
-    ids=[
-        "clean",
-        "repaired",
-        "cut",
-        "warned",
-        "invalid",
-        "malformed",
-        "malformed as text",
-        "no object as text",
-        "no object",
-        "retried",
-        "unknown",
-        "as text",
-        "dropped",
-        "forwarded",
-        "in_reasoning",
-    ],
-)
+CASES: dict[str, tuple[list[Any], dict[str, Any], str, str]] = {
+    "clean": ([GOOD], {}, "clean", "-"),
+    "repaired": ([COMMA], {}, "repaired", "arguments"),
+    "cut": ([CUT], {}, "cut", "arguments"),
+    "warned": ([BAD], {"validate_arguments": "warn"}, "invalid", "arguments.x"),
+    "invalid": ([BAD], {"validate_arguments": "error"}, "invalid", "arguments.x"),
+    "malformed": ([COMMA], {"malformed_arguments": "error"}, "malformed", "arguments"),
+    "malformed as text": ([COMMA], {"malformed_arguments": "text"}, "malformed", "arguments"),
+    "no object as text": ([LIST], {"malformed_arguments": "text"}, "malformed", "arguments"),
+    "no object": ([LIST], {}, "malformed", "arguments"),
+    "retried": ([BAD, GOOD], {"validate_arguments": "retry"}, "retried", "-"),
+    "unknown": ([UNKNOWN], {"unknown_tool": "error"}, "unknown_tool", "name"),
+    "as text": ([UNKNOWN], {}, "unknown_tool", "name"),
+    "dropped": ([UNKNOWN], {"unknown_tool": "drop"}, "unknown_tool", "name"),
+    "forwarded": ([UNKNOWN], {"unknown_tool": "forward"}, "unknown_tool", "name"),
+    "in_reasoning": ([f"<think>{GOOD}</think>"], {"reasoning": "parse"}, "in_reasoning", "-"),
+}
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -68,7 +48,7 @@ def near_misses(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@CASES
+@pytest.mark.parametrize(("scripts", "settings", "outcome", "path"), CASES.values(), ids=CASES)
 async def test_the_log_tells_each_call_once_and_nothing_of_what_it_says(
     scripts: list[Any],
     settings: dict[str, Any],
