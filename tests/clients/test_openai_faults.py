@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.helpers.fakes import Answer, Quirks, Refusal, obedient_model, write_calls
+from tests.helpers.fakes import Quirks, Refusal, obedient_model, write_calls
 from tests.helpers.stream_rules import check_error
 
 from .common import ARGUMENTS, CALL, MODEL, TOOL, need
-from .openai_client import ASK, PROSE, TOOLS, client_of, raw_stream, raw_whole
+from .openai_client import ASK, TOOLS, client_of, raw_stream, raw_whole
 
 if TYPE_CHECKING:
     import openai
@@ -114,54 +114,6 @@ def test_error_inside_a_stream_reaches_the_caller(open_gateway: OpenGateway, for
     raw_stream(gateway, expected={"error": True})
     with pytest.raises(openai.APIError, match="engine died"):
         list(client_of(gateway).chat.completions.create(model=MODEL, messages=ASK, tools=TOOLS, stream=True))
-
-
-QUIRKS = {
-    "crlf": Quirks(line_end="\r\n"),
-    "cr": Quirks(line_end="\r"),
-    "comments": Quirks(comments=True),
-    "no_space": Quirks(space=False),
-    "no_done": Quirks(done=False),
-    "no_finish": Quirks(finish=False),
-    "no_role": Quirks(role_chunk=False),
-    "finish_with_text": Quirks(finish_with_text=True),
-    "no_last_blank_line": Quirks(last_blank_line=False),
-    "several_events_a_read": Quirks(events_per_write=7),
-    "cut_anywhere": Quirks(bytes_per_write=11),
-}
-
-
-@pytest.mark.parametrize("quirk", QUIRKS)
-@pytest.mark.parametrize("chunk_size", [4, None])
-def test_odd_backends_give_a_clean_stream(
-    open_gateway: OpenGateway, format_name: str, quirk: str, chunk_size: int | None
-) -> None:
-    calls = (CALL, ("lookup_code", {"city": "Köln \N{SNOWMAN}", "days": 1}))
-    gateway = open_gateway(
-        obedient_model(format_name, *calls, prose=PROSE),
-        format=format_name,
-        quirks=QUIRKS[quirk],
-        chunk_size=chunk_size,
-    )
-    answer = raw_stream(gateway, stream_options={"include_usage": True}, expected={"include_usage": True})
-    assert [(call.name, call.parsed) for call in answer.only.calls] == list(calls)
-    assert (answer.only.content or "").strip() == PROSE.strip()
-    one = raw_stream(gateway, parallel_tool_calls=False, expected={"parallel": False})
-    assert [(call.name, call.parsed) for call in one.only.calls] == [calls[0]]
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("parallel", [False, True])
-def test_call_that_is_cut_off_says_length(
-    open_gateway: OpenGateway, format_name: str, *, stream: bool, parallel: bool
-) -> None:
-    # A client that reads `tool_calls` here runs the tool with half of its arguments.
-    ask = raw_stream if stream else raw_whole
-    text = write_calls(format_name, CALL)
-    cut = Answer(text[: text.index("days")], "length")
-    gateway = open_gateway(lambda _body: cut, format=format_name)
-    answer = ask(gateway, parallel_tool_calls=parallel, expected={"parallel": parallel})
-    assert answer.only.finish_reason == "length"
 
 
 @pytest.mark.parametrize("stream", [False, True])
