@@ -196,9 +196,9 @@ def _circumstances(
         for known in given if isinstance(given := row.get("known"), list) else ():
             match known:
                 case [str(topic), [*of], bool(own), bool() | int() | str() | [*_] as value] if topic in _TOPICS:
-                    note = memory.note_own if own else memory.note
                     fact = Fact(Topic(topic), tuple(map(str, of)))
-                    note(model, fact, value=tuple(map(str, value)) if isinstance(value, list) else value)
+                    read = tuple(map(str, value)) if isinstance(value, list) else value
+                    memory.note(model, fact, value=read, own=own)
     sent = values.get("send")
     values = {name: value for name, value in values.items() if name not in _LEFT_OUT and _is_allowed(name, value)}
     values["format"] = known_format(values.get("format"), template)

@@ -100,15 +100,17 @@ class BackendMemory:
         """Whether the backend is known to refuse it."""
         return self.recall(model, Fact(Topic.REFUSES, (name,))) is not None
 
-    def note(self, model: str, fact: Fact, *, value: Any = True, seconds: float = REMEMBERED_SECONDS) -> None:
-        """Remember a fact for all clients. Names longer than any real model's are ignored."""
-        if len(model) <= _LONGEST_NAME:
-            self._known.put((model, fact, _ALL), value, seconds=seconds)
+    def note(
+        self, model: str, fact: Fact, *, value: Any = True, own: bool = False, seconds: float | None = None
+    ) -> None:
+        """Remember a fact. Names longer than any real model's are ignored.
 
-    def note_own(self, model: str, fact: Fact, *, value: Any = True, seconds: float = DOUBTFUL_SECONDS) -> None:
-        """Remember a fact for this client alone: its own words may have caused it."""
+        own: for this client alone, whose own words may have caused it. seconds: None for what is usual.
+        """
+        if seconds is None:
+            seconds = DOUBTFUL_SECONDS if own else REMEMBERED_SECONDS
         if len(model) <= _LONGEST_NAME:
-            self._known.put((model, fact, self._client), value, seconds=seconds)
+            self._known.put((model, fact, self._client if own else _ALL), value, seconds=seconds)
 
     def recall(self, model: str, fact: Fact) -> Any:
         """The value that was noted, for this client or for all; None if nothing is remembered."""
@@ -146,8 +148,7 @@ class PendingRefusals:
     def confirm(self) -> None:
         """The backend accepts the request."""
         for fact, (level, said, value, own) in self._pending.items():
-            note = self._memory.note_own if own else self._memory.note
-            note(self._model, fact, value=value, seconds=REMEMBERED_SECONDS)
+            self._memory.note(self._model, fact, value=value, own=own, seconds=REMEMBERED_SECONDS)
             _log.log(level, "The backend of %s %s.", shown(self._model), said)
         self._pending.clear()
 
@@ -494,10 +495,7 @@ class PromptFormat:
                 _log.warning("%s; format=auto would ask for json then.", self._fault())
             return False
         _log.warning("%s: the prompt asks for json for a while.", self._fault())
-        if chat.stop or odd_fields(chat) or speaks_of_calls(chat):
-            self._memory.note_own(model, fact)
-        else:
-            self._memory.note(model, fact)
+        self._memory.note(model, fact, own=bool(chat.stop or odd_fields(chat) or speaks_of_calls(chat)))
         self.chosen = registry.in_json(self.chosen)
         return True
 
@@ -565,7 +563,7 @@ class ReasoningStart:
         if opened is None and self._known is False:
             opened = False  # the answer confirms what is known
         if opened is not None:
-            self._memory.note_own(self._model, self._fact, value=opened, seconds=REMEMBERED_SECONDS)
+            self._memory.note(self._model, self._fact, value=opened, own=True, seconds=REMEMBERED_SECONDS)
 
 
 def _switch(chat: ChatRequest) -> bool | None:

@@ -589,7 +589,7 @@ class ConstraintLadder:
             self._memory.note(model, self._kind_fact(asked.kind))
             _log.warning("The backend of %s ignores %s: it is not asked for a while.", shown(model), asked.kind)
         else:
-            self._memory.note_own(model, self._own_fact(asked.kind))
+            self._memory.note(model, self._own_fact(asked.kind), own=True)
         self._next_kind()
 
     def _loosened(self, asked: ConstraintRequest, left_out: tuple[str, ...]) -> ConstraintRequest | None:

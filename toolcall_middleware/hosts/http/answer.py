@@ -169,7 +169,9 @@ class Answer:
         if more and self._limit is not None and self._size > self._limit:
             await self.too_long()
         elif not more:
-            out = await self.whole(whole_of([held["body"] for held in self._held]))
+            # A single piece stays the same object: an `ErrorBody` knows its error.
+            body = message["body"] if len(self._held) == 1 else b"".join([held["body"] for held in self._held])
+            out = await self.whole(body)
             if out is None:
                 await self.flush()
                 self.ended = True
@@ -182,11 +184,6 @@ def bytes_of(message: Message) -> bytes:
     """The body in a message. ASGI's type is bytes; servers take a view of them, too."""
     data = message.get("body", b"")
     return data if isinstance(data, bytes) else bytes(data)
-
-
-def whole_of(parts: list[bytes]) -> bytes:
-    """The whole of which these are the parts. A single part stays the same object, such as an `ErrorBody`."""
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 class TooLongError(Exception):
