@@ -210,7 +210,7 @@ _CODE_TAG = opener(
 # What Gemini's own prompts and many prompts for Gemma 3 ask for: https://www.philschmid.de/gemma-function-calling
 TOOL_CODE = Family(
     name="tool_code",
-    about="Python calls in a code block of `tool_code`: what Gemma 3 and Gemini's prompts ask for",
+    about="Python calls in a code block or tags of `tool_code`: what Gemma 3 and Gemini's prompts ask for",
     calls=Python(open="```tool_code\n", between="\n", close="\n```"),
     auto_openers=(_CODE, _CODE_TAG),
     fallback=_JSON,
