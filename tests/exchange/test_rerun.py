@@ -7,10 +7,10 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.formats.goldens import Case
+from tests.helpers import asgi_client
 from tests.helpers.answers import NativeBackend, answered, post
 from tests.helpers.asgi_client import HELLO
 from tests.helpers.fakes import Answer, Quirks, Refusal, TextBackend, write_calls
@@ -190,8 +190,7 @@ async def test_a_request_of_another_api_is_run_as_it_was(face: str) -> None:
         },
         "responses": {"input": "hi", "tools": [{"type": "function", **tool}]},
     }
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
-        response = await client.post(f"/v1/{face}", json={"model": "m", **bodies[face]})
+    response = await asgi_client.post(app, {"model": "m", **bodies[face]}, f"/v1/{face}")
     trace = store.entries[1].trace
     assert trace is not None
     (call,) = explain(trace.rows, trace.summary)["calls"]

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.helpers import asgi_client
 from tests.helpers.answers import STREAMS, TOOL, Case, answered, case, cases, check, post
 from tests.helpers.fakes import Refusal, TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
@@ -168,8 +169,7 @@ async def test_it_holds_on_responses(stream: bool) -> None:
     app = ToolCallMiddleware(backend, faces="responses")
     wanted = {"format": {"type": "json_schema", "name": "a", "schema": SCHEMA}}
     body = {"model": "m", "input": "x", "text": wanted, "stream": stream}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://a/v1") as client:
-        response = await client.post("/responses", json=body)
+    response = await asgi_client.post(app, body, "/v1/responses")
     assert response.status_code == 200
     assert "3}" in response.text
     assert "```" not in response.text

@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.helpers import asgi_client
 from tests.helpers.fakes import TextBackend, write_calls
 from tests.helpers.stream_rules import Answered, check_error, check_stream, check_whole, same_answer
 from tests.response.streams import DONE, chunk, completion
@@ -86,8 +87,7 @@ def calling(*calls: dict[str, Any], content: str | None = None, finish: str | No
 async def post(app: Any, **fields: Any) -> httpx.Response:
     """The answer to a request with TOOL."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [TOOL], **fields}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://app") as client:
-        return await client.post("/v1/chat/completions", json=body)
+    return await asgi_client.post(app, body)
 
 
 def read(response: httpx.Response, **expected: Any) -> Answered:

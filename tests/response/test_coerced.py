@@ -2,84 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import re
 from typing import Any
 
-import pytest
-
-from tests.helpers.driven import Driven
-from tests.helpers.stream_rules import check_stream, check_whole
-from tests.response.streams import chunk, completion
-from tests.response.streams import stream as stream_of
-from toolcall_middleware.settings import Settings
+from tests.helpers.answers import Case, calling, case, cases, check, own
 
 PARAMETERS = {
     "type": "object",
     "properties": {"days": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}}},
 }
 NAMES = ("get_weather", "clock")
-MODES = pytest.mark.parametrize("mode", ["prompt", "native"])
-STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-
-
-def called(
-    name: str,
-    arguments: str,
-    *,
-    mode: str = "prompt",
-    stream: bool = False,
-    names: tuple[str, ...] = NAMES,
-    **set_: Any,
-) -> tuple[Any, str]:
-    """The choice that a client gets for a call that the model writes so; and `x-toolcall`."""
-    tools = [{"type": "function", "function": {"name": one, "parameters": PARAMETERS}} for one in names]
-    exchange = Driven(Settings(mode=mode, format="hermes", **set_))
-    messages = [{"role": "user", "content": "Hi"}]
-    exchange.on_request(json.dumps({"model": "m", "messages": messages, "tools": tools, "stream": stream}).encode())
-    said: dict[str, Any] = {"content": f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'}
-    if mode == "native":
-        function = {"name": name, "arguments": arguments}
-        said = {"content": None, "tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
-    if stream:
-        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-        if mode == "native":
-            deltas.append(
-                {**said, "tool_calls": [{**said["tool_calls"][0], "function": {"name": name, "arguments": ""}}]}
-            )
-            deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in arguments]
-        else:
-            deltas += [{"content": piece} for piece in said["content"]]
-        data = stream_of(*map(chunk, deltas), chunk({}, "stop"))
-        return check_stream(exchange.streams(data), own_ids=False).only, ""
-    reply = exchange.answers(completion(said))
-    return check_whole(reply.body, own_ids=False).only, (reply.headers or {})["x-toolcall"]
-
-
-@MODES
-@STREAMS
-def test_values_get_the_types_of_the_schema(mode: str, stream: bool) -> None:
-    choice, told = called("clock", '{"days": "2", "tags": "[\\"a\\"]"}', mode=mode, stream=stream)
-    assert [call.arguments for call in choice.calls] == ['{"days": 2, "tags": ["a"]}']
-    if not stream:
-        assert "; coerced=1" in told
-
-
-@MODES
-@STREAMS
-def test_values_stay_as_they_are_where_that_is_switched_off(mode: str, stream: bool) -> None:
-    written = '{"days": "2", "tags": "[\\"a\\"]"}'
-    choice, told = called("clock", written, mode=mode, stream=stream, coerce_arguments=False)
-    assert [call.arguments for call in choice.calls] == [written]
-    assert "coerced" not in told
-
-
-@STREAMS
-def test_a_value_is_coerced_before_it_is_checked(stream: bool) -> None:
-    choice, _ = called("clock", '{"days": "2"}', stream=stream, validate_arguments="error")
-    assert choice.calls[0].parsed == {"days": 2}
-
-
+MODES = ("prompt", "native")
+TEXTS, TYPED = '{"days": "2", "tags": "[\\"a\\"]"}', '{"days": 2, "tags": ["a"]}'
+TWO = '{"days": 2}'
 SPELLINGS = (
     "functions.get_weather",
     "get-weather",
@@ -91,45 +25,39 @@ SPELLINGS = (
     "get_weather<|channel|>commentary",
     "functions.get_weather <|constrain|>json",
 )
+ALIKE = ("get_weather", "get-weather")
+NO_NAMES = ("weather", "get_weather_now", "functions.", "weather<|channel|>commentary", "<|channel|>commentary")
 
 
-@MODES
-@STREAMS
-@pytest.mark.parametrize("written", SPELLINGS)
-def test_a_name_that_means_one_offered_tool_calls_it(written: str, mode: str, stream: bool) -> None:
-    choice, told = called(written, '{"days": 2}', mode=mode, stream=stream)
-    assert [(call.name, call.arguments) for call in choice.calls] == [("get_weather", '{"days": 2}')]
-    if not stream:
-        assert "; renamed=1" in told
+def called(name: str, arguments: str, *, mode: str = "prompt", names: tuple[str, ...] = NAMES, **given: Any) -> Any:
+    """A case of a call that the model writes so, with tools of these names."""
+    tools = [{"type": "function", "function": {"name": one, "parameters": PARAMETERS}} for one in names]
+    text = f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
+    said = text if mode == "prompt" else calling(own(arguments, name))
+    more = "".join(f", {key}" for key in given if key not in {"calls", "head"})
+    return case(f"{name} {arguments} of {names}, {mode}{more}", said, asked={"tools": tools}, mode=mode, **given)
 
 
-@pytest.mark.parametrize(
-    ("written", "names"),
-    [
-        ("getWeather", ("get_weather", "get-weather")),  # of two, neither
-        ("weather", NAMES),
-        ("get_weather_now", NAMES),
-        ("functions.", NAMES),
-        ("weather<|channel|>commentary", NAMES),
-        ("<|channel|>commentary", NAMES),
-    ],
+def unknown(name: str, **given: Any) -> Any:
+    """A case of a name that means none of the tools, or several."""
+    content = f'<tool_call>\n{{"name": "{name}", "arguments": {{}}}}\n</tool_call>'
+    return called(name, "{}", calls=[], content=content, format="hermes", **given)
+
+
+@cases(
+    *(called("clock", TEXTS, mode=mode, calls=[("clock", TYPED)], head="; calls=1; coerced=1;") for mode in MODES),
+    *(called("clock", TEXTS, mode=mode, calls=[("clock", TEXTS)], coerce_arguments=False) for mode in MODES),
+    called("clock", '{"days": "2"}', calls=[("clock", TWO)], validate_arguments="error"),
+    *(
+        called(written, TWO, mode=mode, calls=[("get_weather", TWO)], head="; calls=1; renamed=1;")
+        for written in SPELLINGS
+        for mode in MODES
+    ),
+    unknown("getWeather", names=ALIKE),
+    *map(unknown, NO_NAMES),
+    called("get-weather", "{}", names=ALIKE, calls=[("get-weather", "{}")], head="; calls=1;"),
+    unknown("getWeather", repair_names=False),
+    called("getWeather", "{}", mode="native", calls=[], repair_names=False),
 )
-@STREAMS
-def test_a_name_that_means_none_or_several_is_unknown(written: str, names: tuple[str, ...], stream: bool) -> None:
-    choice, _ = called(written, "{}", names=names, stream=stream)
-    assert not choice.calls
-    assert written in choice.content
-
-
-def test_an_offered_name_is_never_another() -> None:
-    choice, told = called("get-weather", "{}", names=("get_weather", "get-weather"))
-    assert [call.name for call in choice.calls] == ["get-weather"]
-    assert "renamed" not in told
-
-
-@MODES
-@STREAMS
-def test_names_stay_as_they_are_where_that_is_switched_off(mode: str, stream: bool) -> None:
-    choice, _ = called("getWeather", "{}", mode=mode, stream=stream, repair_names=False)
-    assert not choice.calls
-    assert re.search("getWeather", choice.content)
+async def test_values_and_names_are_what_is_offered(one: Case) -> None:
+    await check(one)

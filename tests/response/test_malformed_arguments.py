@@ -10,9 +10,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import httpx
 import pytest
 
+from tests.helpers import asgi_client
 from tests.helpers.answers import GOOD, STREAMS, TOOL, Case, NativeBackend, answered, case, cases, check, post, refusal
 from tests.helpers.fakes import Answer, TextBackend
 from toolcall_middleware import ToolCallMiddleware
@@ -255,8 +255,8 @@ async def test_no_face_shows_a_call_or_an_error(path: str, stream: bool) -> None
         tool = {"name": "f", "input_schema": {"type": "object"}}
     elif path == "responses":
         said, tool = {"input": "hi"}, {"type": "function", "name": "f", "parameters": {"type": "object"}}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://app") as client:
-        response = await client.post(f"/v1/{path}", json={"model": "m", **said, "tools": [tool], "stream": stream})
+    body = {"model": "m", **said, "tools": [tool], "stream": stream}
+    response = await asgi_client.post(app, body, f"/v1/{path}")
     assert response.status_code == 200
     assert "oops" in response.text
     for sign in ('"error":{', '"tool_use"', '"function_call"', '"tool_calls":['):

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.helpers import asgi_client
 from tests.helpers.answers import GOOD, TOOL, NativeBackend, post
 from tests.helpers.fakes import Answer, TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
@@ -94,8 +95,7 @@ FACES: dict[str, dict[str, Any]] = {
 async def test_it_is_on_each_face(path: str, stream: bool) -> None:
     backend = TextBackend([FENCED])
     app = ToolCallMiddleware(backend, format="hermes", extension_field="_t", faces="chat,messages,responses")
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
-        response = await client.post(path, json={"model": "m", "stream": stream, **FACES[path]})
+    response = await asgi_client.post(app, {"model": "m", "stream": stream, **FACES[path]}, path)
     assert extra_of(response)["no_call"] == "example"
     if not stream:
         assert "; no_call=example" in response.headers["x-toolcall"]
