@@ -521,9 +521,9 @@ def read_last_line(c: Cursor, make: Make, ends: tuple[str, ...]) -> Steps[None]:
 def _alone(c: Cursor, make: Make, ends: tuple[str, ...]) -> Steps[None]:
     """Read calls, none of which is cut or repaired: text that is not JSON is data, or code. `ends` may follow them."""
     yield from make(c)
-    behind = anywhere("(?:[ \t\r\n]|" + "|".join(map(re.escape, ends)) + ")*")
+    after = anywhere("(?:[ \t\r\n]|" + "|".join(map(re.escape, ends)) + ")*")
     while not c.last or c.i < len(c.s):
-        c.i = behind.match(c.s, c.i).end()
+        c.i = after.match(c.s, c.i).end()
         if c.i < len(c.s) and (c.last or not c.begins(ends, c.i)):
             raise NotACall
         if not c.last:

@@ -190,7 +190,7 @@ class WrittenArguments:
     """
 
     value: list[str] = field(default_factory=list)
-    _behind_name: list[str] = field(default_factory=list)
+    _after_name: list[str] = field(default_factory=list)
 
     def forget(self) -> None:
         """Drop the text gathered so far: it was not part of a call."""
@@ -198,7 +198,7 @@ class WrittenArguments:
 
     def passes(self, raw: str) -> None:
         """Add text of the call that follows its name."""
-        self._behind_name.append(raw)
+        self._after_name.append(raw)
 
     def take(self, closing: tuple[str, ...] | None) -> str:
         """Return the text and clear it: the call is over.
@@ -208,12 +208,12 @@ class WrittenArguments:
         """
         text = "".join(self.value)
         if not text and closing is not None:
-            text = "".join(self._behind_name).lstrip()
+            text = "".join(self._after_name).lstrip()
             marker = next((marker for marker in closing if marker and text.endswith(marker)), "")
             if marker:
                 text = text[: -len(marker)].rstrip()  # the line break before it is layout
         self.value.clear()
-        self._behind_name.clear()
+        self._after_name.clear()
         return text
 
 

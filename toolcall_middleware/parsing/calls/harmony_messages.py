@@ -44,9 +44,9 @@ _NEXT = re.compile(rf"{_MARKER.pattern}|[ ]?to=[\w.\-]{{1,64}}<\|message\|>")
 _MAX_NEXT = 96
 _MAX_BESIDE = 2048  # characters of text before the tags of a call in its message
 # The text after a real marker: a model may also write about markers.
-_BEHIND_END = re.compile(r"[ \t\r\n]{0,64}(?:assistant(?=<\|channel\|>)|(?=<\|)|\Z)")
+_AFTER_END = re.compile(r"[ \t\r\n]{0,64}(?:assistant(?=<\|channel\|>)|(?=<\|)|\Z)")
 _HEADER = r"(?:[^\n<]|<\|constrain\|>){1,128}"
-_BEHIND_CHANNEL = re.compile(_HEADER + r"<\|message\|>")
+_AFTER_CHANNEL = re.compile(_HEADER + r"<\|message\|>")
 _HEADER_END = re.compile(r"<\|(?:message|start|end|call|return)\|>|\n")
 _HEADER_ALONE = re.compile(
     r"(?:<\|start\|>[ ]?assistant)?[ ]?(?:to=[\w.\-]*)?(?:<\|channel\|>[ ]?[a-z]{0,10})?[ ]?(?:to=[\w.\-]*)?[ ]?"
@@ -63,9 +63,9 @@ _MAX_HEADER = 256
 _NULL = re.compile(r"null(?!\w)")
 _NULL_PART = re.compile(r"n(?:u(?:ll?)?)?\Z")
 _SELF, _USER = "self", "user"
-_NOBODY = frozenset({"assistant", _USER, _SELF, "all"})
+_NO_TOOLS = frozenset({"assistant", _USER, _SELF, "all"})
 # Muse's recipients, where no tool has that name: whether a message to it is reasoning.
-_ALSO_TOLD = {"commentary": False, "developer": True}
+_RECIPIENTS = {"commentary": False, "developer": True}
 
 
 class _Header(NamedTuple):
@@ -127,7 +127,7 @@ def _content(c: Cursor, marker: re.Pattern[str], head: _Header) -> Steps[re.Matc
     say = c.sink.emit_reasoning if head.thinks else c.sink.emit_text
     try:
         yield from _space(c, head)
-        m = yield from _said(c, say, marker)
+        m = yield from _emit(c, say, marker)
     except TextOver:
         if head.thinks:
             c.sink.end_reasoning()
@@ -172,13 +172,13 @@ def _header(c: Cursor, before: str, tags: str) -> _Header | None:
     channel = _CHANNEL.search(header)
     tagged = bool(tags) and channel is None
     name = recipient.group(1) if recipient else ""
-    told = tags and name in _ALSO_TOLD and not offered(name)
-    if name and name not in _NOBODY and not told:
+    other = tags and name in _RECIPIENTS and not offered(name)
+    if name and name not in _NO_TOOLS and not other:
         # A built-in tool (`to=browser.search`) is a call too; where it is not offered it goes where such calls go.
         return _Header(called(name, offered), addressed=not before, tagged=tagged)
     c.sink.accept()
-    thinks = name == _SELF or _ALSO_TOLD.get(name, False) or (channel is not None and channel.group(1) == "analysis")
-    addressed = name in (_SELF, _USER, *_ALSO_TOLD)
+    thinks = name == _SELF or _RECIPIENTS.get(name, False) or (channel is not None and channel.group(1) == "analysis")
+    addressed = name in (_SELF, _USER, *_RECIPIENTS)
     return _Header(thinks=thinks, addressed=addressed, tagged=tagged, spaced=_SPACED.search(header) is not None)
 
 
@@ -209,7 +209,7 @@ def _call(c: Cursor, name: str, head: _Header, tags: str) -> Steps[None]:
         c.say(f'{{"{quoted(_text_key(c, name))}": "')
         try:
             yield from _space(c, head)
-            yield from _said(c, lambda text: c.say(quoted(text)), head.next)
+            yield from _emit(c, lambda text: c.say(quoted(text)), head.next)
         except TextOver:
             if c.cut:
                 raise
@@ -257,7 +257,7 @@ def _text_key(c: Cursor, name: str) -> str:
     return key if alone and "string" in Places(schema).argument(key) else ""
 
 
-def _said(c: Cursor, say: Callable[[str], None], marker: re.Pattern[str]) -> Steps[re.Match[str]]:
+def _emit(c: Cursor, say: Callable[[str], None], marker: re.Pattern[str]) -> Steps[re.Match[str]]:
     """Emit a message's text up to a `marker` that ends it. An end marker is read, the beginning of a header is not."""
     while True:
         yield from c.some()
@@ -283,7 +283,7 @@ def _ends(c: Cursor, m: re.Match[str]) -> bool:
     marker = m.group()
     if marker not in _MARKERS:
         return True  # a header
-    pattern = _BEHIND_END if marker in _ENDS else _ROLE if marker == "<|start|>" else _BEHIND_CHANNEL
+    pattern = _AFTER_END if marker in _ENDS else _ROLE if marker == "<|start|>" else _AFTER_CHANNEL
     rest = c.s[m.end() : m.end() + 256]
     c.wait(half_of(pattern).match(rest))
     return pattern.match(rest) is not None

@@ -93,7 +93,7 @@ def read_json(c: Cursor, syntax: JsonCallSyntax) -> Steps[None]:
         yield from call.read()
         if call.lost and (syntax.close or in_list) and (yield from _find_back(c, syntax.close, in_list=in_list)):
             return
-        char = yield from c.ask(_behind_call, c, syntax, in_list=in_list)
+        char = yield from c.ask(_after_call, c, syntax, in_list=in_list)
         if char == ",":
             char, in_list = yield from _before_call(c, syntax, in_list=in_list)
     if char:
@@ -125,7 +125,7 @@ def _before_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> Steps[t
         c.i = m.end()
 
 
-def _behind_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> str:
+def _after_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> str:
     """Go to the next call's brace, past the comma before a list's next entry, or to the list's end: that character.
 
     The cursor stays before any other character: a tail follows. Empty where the calls are over.
@@ -380,23 +380,23 @@ class _Call:
         c, inner = self.c, replace(self.syntax, bare=False, wrappers=frozenset(), wrapper_only=False)
         self.is_list = True
         early, arguments = c.early, c.arguments
-        behind = listed = alone = False
+        after_entry = listed = alone = False
         while (char := (yield from c.char())) != "]":
             if char == "{":
-                alone, behind = not listed, True
+                alone, after_entry = not listed, True
                 entry = _Call(c, inner)
                 yield from entry.read()
                 self.repaired = self.repaired or entry.repaired
                 continue
-            if char == "," or (char == "[" and not behind):
-                listed, behind = listed or char == "[", False
+            if char == "," or (char == "[" and not after_entry):
+                listed, after_entry = listed or char == "[", False
                 c.i += 1
                 continue
-            if char == "}" and behind and listed and (braces := (yield from c.match(_TOO_MANY))) is not None:
+            if char == "}" and after_entry and listed and (braces := (yield from c.match(_TOO_MANY))) is not None:
                 c.i = braces.end()
                 continue
             # The list's end may be missing: then the brace is the wrapper's. So is a key after a single call.
-            if not ((char == "}" and behind) or (char in "\"'" and alone)):
+            if not ((char == "}" and after_entry) or (char in "\"'" and alone)):
                 raise NotACall
             break
         else:
