@@ -59,7 +59,7 @@ def parts_of(block: Reader) -> list[Part]:
         case "text":
             return [text_part(block.required("text"))]
         case "image":
-            return [{"type": "image_url", "image_url": {"url": _image(_source(block))}}]
+            return [{"type": "image_url", "image_url": {"url": _image(_inner(block, "source"))}}]
         case "document":
             return _document(block)
         case "search_result":
@@ -74,11 +74,12 @@ def unknown(block: Reader) -> Exception:
     return block.error("type", f"A block of type {shown(block.value('type'))} cannot be given to the model here")
 
 
-def _source(block: Reader) -> Reader:
-    source = block.inner("source")
-    if source is None:
-        raise block.error("source", ANTHROPIC["missing"])
-    return source
+def _inner(block: Reader, name: str) -> Reader:
+    """An object that has to be there, to be read in turn."""
+    inner = block.inner(name)
+    if inner is None:
+        raise block.error(name, ANTHROPIC["missing"])
+    return inner
 
 
 def _data_url(source: Reader) -> str:
@@ -96,7 +97,7 @@ def _image(source: Reader) -> str:
 
 def _document(block: Reader) -> list[Part]:
     """A document: its text under its title, or a file for a backend that reads such."""
-    source, title = _source(block), block.text("title")
+    source, title = _inner(block, "source"), block.text("title")
     head = "\n".join(text for text in (title, block.text("context")) if text)
     match source.required("type"):
         case "text":
@@ -355,7 +356,7 @@ class Conversation:
             self.add({"role": "system", "content": joined(parts, _BLANK_LINE)}, message.path)
 
     def _addition(self, block: Reader) -> list[Part]:
-        reference = _reference(block)
+        reference = _inner(block, "tool")
         name: Any = reference.value("name")
         if "definition" in reference.fields:
             tool = inline_definition(reference)
@@ -368,16 +369,9 @@ class Conversation:
         return [text_part(self._announced([loaded]))] if loaded is not None else []
 
     def _removal(self, block: Reader) -> list[Part]:
-        name = _reference(block).value("name")
+        name = _inner(block, "tool").value("name")
         removed = self._box.remove(name) if isinstance(name, str) else None
         return [] if removed is None else [text_part(f"This tool cannot be called any more: {removed.name}")]
-
-
-def _reference(block: Reader) -> Reader:
-    reference = block.inner("tool")
-    if reference is None:
-        raise block.error("tool", ANTHROPIC["missing"])
-    return reference
 
 
 def _leave_out(block: Reader) -> None:
