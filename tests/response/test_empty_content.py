@@ -92,6 +92,20 @@ def test_an_answer_that_says_nothing_has_empty_content_as_the_whole_one(last: di
     assert gathered(streamed(ROLE, (last, "stop"))) == whole({"content": ""}) == ""
 
 
+@pytest.mark.parametrize("first", [{"role": "assistant", "content": ""}, {"role": "assistant"}, {"content": None}])
+@pytest.mark.parametrize(("reason", "again"), [("stop", True), ("tool_calls", True), ("length", False)])
+def test_a_streamed_answer_that_says_nothing_is_held_and_asked_for_again(
+    first: dict[str, Any], reason: str, again: bool
+) -> None:
+    made = Driven(Settings(mode="prompt", format="hermes"))
+    made.asks(**ASKED, stream=True)
+    made.on_response_start(200, SSE)
+    held = [made.feed(data) for data in (event(chunk(first)), event(chunk({}, reason)), DONE)]
+    assert held == [b"", b"", b""]
+    assert (made.finish() == b"") is again
+    assert (made.take_next() is not None) is again
+
+
 def test_one_that_was_null_stays_null() -> None:
     assert gathered(streamed(({"role": "assistant", "content": None}, None), ({}, "stop"))) is whole({"content": None})
 

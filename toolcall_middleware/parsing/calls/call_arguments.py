@@ -299,13 +299,13 @@ class FirstString:
 
     def feed(self, piece: str) -> str:
         """Return the text that another piece of the object adds; nothing where the string does not begin early."""
-        if self.ended or (not self.begun and len(self._held) > _LONGEST_OPENING):
+        if self.ended:
             return ""
         held, begin = self._held + piece, 0
         if not self.begun:
             opening = self._opening.match(held, 0, _LONGEST_OPENING)
             if opening is None:
-                self._held = held[: _LONGEST_OPENING + 1]
+                self._held = held[:_LONGEST_OPENING]
                 return ""
             self.begun, begin = True, opening.end()
         inside = _IN_STRING.match(held, begin)
