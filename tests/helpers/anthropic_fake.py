@@ -40,25 +40,15 @@ class Failure:
 
 
 @dataclass
-class Break:
-    """A stream that goes wrong after `events` of `message`: by an error event, or (None) by its connection's end."""
-
-    message: Message
-    events: int
-    kind: str | None = None
-
-
-@dataclass
 class AnthropicUpstream:
     """`script` is what it answers, in turn; `asked` are the bodies it got, `headers` theirs."""
 
-    script: list[Message | Failure | Break] = field(default_factory=list)
+    script: list[Message | Failure] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
-    pause: float = 0.0
     key: str | None = KEY
 
-    async def _next(self, _body: dict[str, Any]) -> Message | Failure | Break:
+    async def _next(self, _body: dict[str, Any]) -> Message | Failure:
         return self.script.pop(0)
 
     @property
@@ -98,17 +88,10 @@ class AnthropicUpstream:
         assert isinstance(item, Message)
         return Response(item.model_dump_json(exclude_none=True), media_type="application/json", headers=headers)
 
-    async def _events(self, item: Message | Break) -> AsyncIterator[bytes]:
-        message = item.message if isinstance(item, Break) else item
-        for number, event in enumerate(api.events(message)):
-            if isinstance(item, Break) and number == item.events:
-                if item.kind is None:
-                    raise ConnectionResetError
-                error = {"type": "error", "error": {"type": item.kind, "message": "Overloaded"}}
-                yield b"event: error\ndata: " + json.dumps(error).encode() + b"\n\n"
-                return
+    async def _events(self, message: Message) -> AsyncIterator[bytes]:
+        for event in api.events(message):
             yield api.wire([event])
-            await asyncio.sleep(self.pause)
+            await asyncio.sleep(0)
 
     async def _models(self, request: Request) -> Response:
         self.headers.append(dict(request.headers))

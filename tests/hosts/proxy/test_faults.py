@@ -570,29 +570,6 @@ async def test_the_last_of_duplicated_keys_counts_everywhere() -> None:
 NAMED = {"type": "function", "function": {"name": "weather"}}
 
 
-@pytest.mark.parametrize("stream_it", [True, False])
-@pytest.mark.parametrize("choice", ["required", NAMED], ids=["required", "named"])
-async def test_a_missing_call_is_tried_once_more(choice: Any, stream_it: bool) -> None:
-    backend = TextBackend(["I would rather not.", BLOCK], strict=True)
-    body = ask(
-        stream=stream_it, tool_choice=choice, **({"stream_options": {"include_usage": True}} if stream_it else {})
-    )
-    made = await Client(body).run(middleware(backend))
-    answer = check_stream(made.body, include_usage=True) if stream_it else check_whole(made.json)
-    assert (answer.only.content, answer.only.named_calls) == (None, [("weather", '{"city": "Paris"}')])
-    first, second = backend.bodies
-    assert second["messages"][: len(first["messages"])] == first["messages"]
-    said_so, correction = second["messages"][len(first["messages"]) :]
-    assert said_so == {"role": "assistant", "content": "I would rather not."}
-    assert correction["role"] == "user"
-    assert "tool" in correction["content"]
-    assert answer.usage is not None
-    counts = [sum(len(str(message["content"]).split()) for message in sent["messages"]) for sent in backend.bodies]
-    # Also where one call was wanted: the second answer ended by itself soon enough for the backend to count it.
-    assert answer.usage["prompt_tokens"] == sum(counts)
-    assert "estimated" not in answer.usage
-
-
 CUT = Answer('```json\n{"tool_calls": [{"', finish_reason="length")
 THOUGHT = Answer("", "length", reasoning="Let me think of the weather.")
 

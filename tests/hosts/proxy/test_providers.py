@@ -24,7 +24,7 @@ from google.genai import types
 
 from tests.helpers import anthropic_api as api
 from tests.helpers import google_fake as gemini
-from tests.helpers.anthropic_fake import KEY, AnthropicUpstream, Break, Failure
+from tests.helpers.anthropic_fake import KEY, AnthropicUpstream, Failure
 from tests.helpers.asgi_client import Client, ask
 from tests.helpers.google_fake import Error, FakeGemini
 from tests.helpers.stream_rules import check_stream, check_whole
@@ -367,38 +367,6 @@ async def test_the_rules_of_the_wire_hold(monkeypatch: pytest.MonkeyPatch) -> No
         assert [call.id for call in one.only.calls] == ["toolu_01A"]
 
 
-async def test_arguments_leave_as_they_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
-    long = api.answer(api.call("toolu_1", "get_weather", {"city": "x" * 200}), stop_reason="tool_use")
-    async with proxying(ANTHROPIC, monkeypatch, long) as proxy:
-        proxy.fake.pause = 0.002
-        asked = {"model": proxy.model, "messages": ASK, "tools": [TOOL], "stream": True}
-        async with proxy.http.stream("POST", "/v1/chat/completions", json=asked) as response:
-            seen = [piece async for piece in response.aiter_raw()]
-    assert len([piece for piece in seen if b'"arguments":' in piece]) > 10
-
-
-@pytest.mark.parametrize("tools", [[], [TOOL]])
-async def test_an_error_in_a_stream_is_told_and_never_looks_complete(
-    tools: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    more = {"tools": tools} if tools else {}
-    async with proxying(ANTHROPIC, monkeypatch, Break(PROSE, 4, "overloaded_error"), Break(PROSE, 4)) as proxy:
-        overloaded = await proxy.raw(stream=True, **more)
-        assert b'"message":"Overloaded","type":"overloaded_error","param":null,"code":529' in overloaded.content
-        broken = await proxy.raw(stream=True, **more)
-        assert b"broke off its answer" in broken.content
-        for response in (overloaded, broken):
-            assert response.content.count(b"[DONE]") == 1
-            assert b'"finish_reason":"stop"' not in response.content
-
-
-async def test_a_key_of_the_proxy_is_never_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with proxying(ANTHROPIC, monkeypatch, PROSE, upstream_key="", api_keys="sk-client") as proxy:
-        with pytest.raises(openai.AuthenticationError, match="x-api-key"):
-            await proxy.chat(extra_headers={"x-api-key": KEY})
-        assert "sk-client" not in str(proxy.headers)
-
-
 async def test_prompt_mode_works_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     written = '```json\n{"tool_calls": [{"name": "get_weather", "arguments": {"city": "Ulm"}}]}\n```'
     script = api.answer(api.text(written)), PROSE
@@ -421,31 +389,6 @@ async def test_a_model_that_is_not_there_is_not_found(monkeypatch: pytest.Monkey
 
 
 # -- Google --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_client_that_drops_the_signature_still_gets_its_answer(
-    stream: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    signed = [gemini.answer(gemini.call("get_weather", None, SIGNATURE, city="Ulm"))]
-    async with proxying(GOOGLE, monkeypatch, signed, GOOGLE.prose) as proxy:
-        made = await proxy.chat(tools=[TOOL])
-        bare: Any = made.choices[0].message.tool_calls[0].model_dump(include={"id", "type", "function"})
-        result = {"role": "tool", "tool_call_id": bare["id"], "content": "wet"}
-        messages = [*ASK, {"role": "assistant", "tool_calls": [bare]}, result]
-        message, _, _ = await proxy.said(stream=stream, messages=messages, tools=[TOOL])
-    assert message["content"] == "It rains."
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_call_that_google_could_not_read_is_the_models_fault(
-    stream: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken = gemini.answer(reason="MALFORMED_FUNCTION_CALL", message="Malformed function call: print(")
-    async with proxying(GOOGLE, monkeypatch, [broken]) as proxy:
-        with pytest.raises(openai.APIError, match=r"print\(") as caught:
-            await proxy.said(stream=stream, tools=[TOOL])
-    assert caught.value.code == "malformed_tool_arguments"
 
 
 @contextlib.asynccontextmanager
