@@ -13,12 +13,13 @@ from tests.apis.messages.received import read_stream
 from tests.apis.messages.received import read_whole as read_message
 from tests.apis.responses.received import check_stream as check_response_stream
 from tests.apis.responses.received import check_whole as check_response
-from tests.exchange.test_goldens_on_the_wire import chunks, offered, whole
+from tests.exchange.test_goldens_on_the_wire import chunks, offered
 from tests.formats import goldens
 from tests.formats.goldens import Case
 from tests.helpers.driven import Driven
 from tests.helpers.stream_rules import Answered, check_stream, check_whole
 from tests.helpers.thorough import THOROUGH
+from tests.response.streams import completion
 from toolcall_middleware.settings import Settings
 from toolcall_middleware.upstream.backend_memory import BackendMemory
 
@@ -109,7 +110,7 @@ def compared(way: Way, case: Case, name: str, reason: str, *, stream: bool) -> C
         out = exchange.streams(chunks(case, reason))
         chat = check_stream(out, objects=False, include_usage=True)
         return way.compare(way.read(face.feed(out) + face.finish(cut=False)), chat)
-    reply = exchange.answers(whole(case, reason))
+    reply = exchange.answers(completion(case.text, reason))
     received = way.read_whole(face.whole(reply.status, {}, reply.body).body)
     return way.compare(received, check_whole(reply.body, objects=False))
 
