@@ -43,13 +43,26 @@ def look(url: str, key: str | None, *, seconds: float = _SECONDS) -> Backend:
 
 def _look(url: str, key: str | None, seconds: float, found: Backend) -> None:
     try:
-        _read_models(ask_json(f"{url}/models", key, seconds), found)
+        listed = ask_json(f"{url}/models", key, seconds)
     except ValueError as error:  # SettingsError, too
         found.fault = str(error)
         return
+    found.server = server_of(listed)
+    for row in _rows(listed):
+        name = row.get("id")
+        if isinstance(name, str) and name.isprintable():
+            found.models.append(name)
+            # vLLM and SGLang; several gateways call it context_length.
+            length = row.get("max_model_len") or row.get("context_length")
+            if isinstance(length, int) and length > 0:
+                found.context[name] = length
+    found.fault = None if found.models else "it lists no models"
     if found.server == "llama.cpp" or (found.server is None and found.models and not found.context):
         with contextlib.suppress(ValueError):  # which other servers do not have
-            _read_props(ask_json(f"{url.removesuffix('/v1')}/props", key, seconds), found)
+            match ask_json(f"{url.removesuffix('/v1')}/props", key, seconds):
+                case {"default_generation_settings": {"n_ctx": int(length)}} if length > 0:
+                    found.server = found.server or "llama.cpp"
+                    found.context |= {model: found.context.get(model, length) for model in found.models}
 
 
 def server_of(listed: Any) -> str | None:
@@ -66,30 +79,6 @@ def models_in(listed: Any) -> list[str]:
 def _rows(listed: Any) -> list[dict[str, Any]]:
     rows = listed.get("data") if isinstance(listed, dict) else None
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-
-
-def _read_models(listed: Any, found: Backend) -> None:
-    found.server = server_of(listed)
-    for row in _rows(listed):
-        name = row.get("id")
-        if not isinstance(name, str) or not name.isprintable():
-            continue
-        found.models.append(name)
-        # vLLM and SGLang; several gateways call it context_length.
-        length = row.get("max_model_len") or row.get("context_length")
-        if isinstance(length, int) and length > 0:
-            found.context[name] = length
-    found.fault = None if found.models else "it lists no models"
-
-
-def _read_props(props: Any, found: Backend) -> None:
-    """llama.cpp's `/props`."""
-    settings = props.get("default_generation_settings") if isinstance(props, dict) else None
-    length = settings.get("n_ctx") if isinstance(settings, dict) else None
-    if isinstance(length, int) and length > 0:
-        found.server = found.server or "llama.cpp"
-        for model in found.models:
-            found.context.setdefault(model, length)
 
 
 def describe(url: str | None, api: str, backend: Backend | None) -> str:

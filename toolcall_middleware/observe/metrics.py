@@ -73,8 +73,9 @@ class Metrics:
         self._running.dec()
         fmt, api = report.format or "none", report.api
         status = str(report.status) if report.status is not None else "none"
-        model, upstream = self._model(report), report.upstream or "none"
-        self._requests.labels(api, model, report.mode, fmt, status, upstream, self._tenant(report)).inc()
+        model = _label(report.model, self._models, is_new=report.model_listed or report.model_answered)
+        tenant = _label(report.tenant, self._tenants, is_new=True)
+        self._requests.labels(api, model, report.mode, fmt, status, report.upstream or "none", tenant).inc()
         for outcome in report.outcomes:
             self._calls.labels(outcome, fmt, model).inc()
         if report.calls or report.no_call:
@@ -103,12 +104,6 @@ class Metrics:
     def upstream_is(self, name: str, up: bool) -> None:  # noqa: FBT001 - a pair
         """Whether an upstream answered. `name` is the operator's, so there are few."""
         self._up.labels(name).set(1 if up else 0)
-
-    def _model(self, report: Report) -> str:
-        return _label(report.model, self._models, is_new=report.model_listed or report.model_answered)
-
-    def _tenant(self, report: Report) -> str:
-        return _label(report.tenant, self._tenants, is_new=True)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """(the text of all metrics, its content type) in the form that `accept` asks for."""

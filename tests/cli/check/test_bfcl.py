@@ -192,7 +192,7 @@ def test_answers_may_lie_elsewhere_and_are_asked_for(tmp_path: Path) -> None:
         read_questions(path, None, 5)
     answers = tmp_path / "answers.json"
     answers.write_text(json.dumps({"id": "simple_0", "ground_truth": [{"weather.forecast": {"city": ["x"]}}]}), "utf-8")
-    assert read_questions(path, answers, 5).labels == ("simple_0",)
+    assert [one.label for one in read_questions(path, answers, 5).questions] == ["simple_0"]
 
 
 class Forecaster(Engine):

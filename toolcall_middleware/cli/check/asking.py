@@ -70,8 +70,10 @@ class Asker:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.model = model
+        self.limit = "max_tokens"
+        """The backend's name for the limit of an answer."""
         self.reasons = False
-        """Whether the model was found to reason before it answers."""
+        """Whether the model reasons before it answers, for which it needs room."""
         self.requests = 0
         self.tokens = 0
         self._app = app
@@ -80,7 +82,6 @@ class Asker:
         self._seconds = seconds
         self._tokens = tokens
         self._secrets = [secret for secret in secrets if secret]
-        self._limit = _LIMITS[0]
 
     @property
     def elapsed(self) -> float:
@@ -145,7 +146,7 @@ class Asker:
         if not seconds:
             raise BudgetSpentError
         body: dict[str, Any] = {"model": self.model, "messages": list(messages), "temperature": 0}
-        body |= {self._limit: tokens * (_THINKS if self.reasons else 1), **fields}
+        body |= {self.limit: tokens * (_THINKS if self.reasons else 1), **fields}
         headers = {"content-type": "application/json", **HEADERS[api]}
         try:
             status, said = await self.send(PATHS[api], openai.encode(request_body(api, body)), app=app, headers=headers)
@@ -169,13 +170,3 @@ class Asker:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
-
-    def learn(self, answer: Received) -> bool:
-        """Whether a first question is worth asking again, in another way: reasoning needs room, OpenAI other names."""
-        if not answer.ok and _LIMITS[1] in (answer.error or "") and self._limit == _LIMITS[0]:
-            self._limit = _LIMITS[1]
-            return True
-        if answer.ok and not self.reasons and (answer.reasoning or "<think>" in answer.text):
-            self.reasons = True
-            return True
-        return False

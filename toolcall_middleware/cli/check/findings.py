@@ -79,11 +79,10 @@ class Score(msgspec.Struct):
 
 
 class Questions(msgspec.Struct, frozen=True):
-    """What was asked for calls. `digest` is the same for the same questions. `prompts`: only the built-in ones."""
+    """What was asked for calls. `prompts`: only the built-in ones."""
 
     source: str = "built-in"
     asked: int = 0
-    digest: str = ""
     prompts: tuple[str, ...] = ()
 
 

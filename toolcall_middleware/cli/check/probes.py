@@ -76,9 +76,12 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 async def plain(asker: Asker) -> tuple[Received, list[Finding]]:
     """A whole answer: the question that all others rest on. Asked again where the answer says how."""
     answer = await asker.ask(HELLO, tokens=_TOKENS)
-    for _ in range(2):
-        if asker.learn(answer):
-            answer = await asker.ask(HELLO, tokens=_TOKENS)
+    if "max_completion_tokens" in (answer.error or ""):  # OpenAI's newer models
+        asker.limit = "max_completion_tokens"
+        answer = await asker.ask(HELLO, tokens=_TOKENS)
+    if answer.ok and (answer.reasoning or "<think>" in answer.text):
+        asker.reasons = True
+        answer = await asker.ask(HELLO, tokens=_TOKENS)
     detail = "the model reasons before it answers" if asker.reasons else ""
     whole = Finding("whole", "whole answers", Verdict.YES, detail)
     return answer, [whole, _found("usage.whole", "usage in whole answers", answer, _usage)]

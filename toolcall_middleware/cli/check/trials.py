@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -90,7 +89,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class QuestionSet:
-    """All prompts of a check. `source` says where they are from; two checks of the same labels can be compared.
+    """All prompts of a check. `source` says where they are from.
 
     choices: the values of `tool_choice` to try. Constrained decoding is tried with `required`.
     """
@@ -100,16 +99,10 @@ class QuestionSet:
     choices: tuple[str, ...] = ("auto", "required")
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """Those of its questions."""
-        return tuple(question.label for question in self.questions)
-
-    @property
     def published(self) -> Questions:
         """What a report says of it."""
-        digest = hashlib.sha256("\n".join((self.source, *self.labels)).encode()).hexdigest()[:16]
-        prompts = self.labels if self.source == Questions().source else ()
-        return Questions(self.source, len(self.labels), digest, prompts)
+        labels = tuple(question.label for question in self.questions)
+        return Questions(self.source, len(labels), labels if self.source == Questions().source else ())
 
 
 def built_in() -> QuestionSet:
