@@ -23,10 +23,10 @@ from ...settings import OPTIONS, Settings
 from ...upstream.backend_memory import BackendMemory, PendingProof, Told, ToolSupport
 from ...usage.upstream_tokenizer import Question
 from ..faces.answers import Received
-from ..faces.requests import PATHS
+from ..faces.requests import PATHS, tool
 from .asking import Asker
 from .findings import Finding, Verdict
-from .trials import PROMPTS, TOOLS, calls_of, fault_of, tool
+from .trials import PROMPTS, TOOLS, calls_of, fault_of
 
 _TOKENS = 48
 _NATIVE_TOKENS = 128

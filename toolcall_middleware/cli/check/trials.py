@@ -17,7 +17,7 @@ from ...json_schema.validate_arguments import ArgumentChecker
 from ...model import Tool, ToolCall, ToolSet
 from ...settings import Settings
 from ..faces.answers import Received
-from ..faces.requests import PATHS
+from ..faces.requests import PATHS, tool
 from .asking import Asker
 from .findings import Latency, Questions, Score, Tokens
 
@@ -25,12 +25,6 @@ _MOST_FAULTS = 4
 _TOKENS = 160
 _NO_TOOL = "Write one short sentence about the sea."
 """A question that none of TOOLS fits."""
-
-
-def tool(name: str, description: str, required: list[str], **properties: Any) -> dict[str, Any]:
-    """A tool as an OpenAI client offers it."""
-    parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
 TOOLS: list[dict[str, Any]] = [

@@ -11,23 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..faces.answers import Received
+from ..faces.requests import tool
 from .local import MODEL
 
 
-def tool(name: str, description: str, **properties: str) -> dict[str, Any]:
-    """A tool as an OpenAI client offers it; each of its properties is a string with this description."""
-    parameters = {
-        "type": "object",
-        "properties": {one: {"type": "string", "description": text} for one, text in properties.items()},
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+def _tool(name: str, description: str, **properties: str) -> dict[str, Any]:
+    """A tool whose properties are strings, each with this description."""
+    given = {one: {"type": "string", "description": text} for one, text in properties.items()}
+    return tool(name, description, [*given], **given)
 
 
-WEATHER = tool("get_weather", "The current weather in a city.", city="The city's name")
-CLOCK = tool("get_time", "The current local time in a city.", city="The city's name")
-NOTE = tool("write_note", "Writes a note to a file.", path="Where to", text="The note")
+WEATHER = _tool("get_weather", "The current weather in a city.", city="The city's name")
+CLOCK = _tool("get_time", "The current local time in a city.", city="The city's name")
+NOTE = _tool("write_note", "Writes a note to a file.", path="Where to", text="The note")
 TOOLS = (WEATHER, CLOCK, NOTE)
 
 _ASK = ({"role": "user", "content": "What is the weather in Paris?"},)

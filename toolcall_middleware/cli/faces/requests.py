@@ -1,4 +1,4 @@
-"""Requests of the three APIs: a chat completion in the words of each, and of which API a body is."""
+"""Requests of the three APIs: a chat completion in the words of each, its tools, and of which API a body is."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ HEADERS: dict[str, dict[str, str]] = {"chat": {}, "messages": {"anthropic-versio
 _TOKENS = 1024
 _OF_MESSAGES = frozenset({"system", "stop_sequences", "thinking", "output_config", "context_management"})
 """Fields that a request of Anthropic's Messages has, and a chat completion has not."""
+
+
+def tool(name: str, description: str, required: list[str], **properties: Any) -> dict[str, Any]:
+    """A tool as an OpenAI client offers it."""
+    parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
 def request_body(api: str, chat: Mapping[str, Any]) -> dict[str, Any]:
