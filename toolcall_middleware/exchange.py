@@ -1,15 +1,15 @@
 """One request end to end, without I/O: events in, actions out (`receive`). The host only executes the actions.
 
     receive(Request(body))      -> Pass | Learn(proof) | Ask(body) | Fail(error)
-    receive(Done())          -> Ask(body)
+    receive(Done())             -> Ask(body)
     receive(Head(status, …))    -> Start? (an answer that passes unread, or is only counted)
     receive(Body(data, last))   -> Start, Send, Forward, …, at the end Send(last=True), StopUpstream; Ask, Count, Fail
-    receive(Done())          -> the rest that was held for the count
+    receive(Done())             -> the rest that was held for the count
     receive(BrokenOff()), receive(Failed(error))
 
 Only this module orders the phases: `_TABLE` has the events allowed in each state, and their handlers. Each kind of
-request has its own `Conversation` in upstream/: tool_answer.py for one with tools, passing.py for one without tools
-under a guard and for one that only requests usage.
+request has its own `Conversation` in upstream/tool_answer.py: one with tools, one without tools under a guard, and one
+that only requests usage.
 A host runs an exchange for each request (hosts/middleware/responder.py); a test can run one with plain bytes.
 """
 
