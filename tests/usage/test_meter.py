@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.asgi_client import JSON_TYPE, SSE_TYPE, TOOL, Backend, Client, ask, middleware
 from tests.helpers.stream_rules import check_stream
 from toolcall_middleware.usage.meter import UsageMeter
-from toolcall_middleware.usage.tap import UsageTap
+from toolcall_middleware.usage.tap import UsageTap, may_lack_numbers, with_numbers, without_numbers
 from toolcall_middleware.usage.tokenizers.base import APPROXIMATE, read_prompt
 from toolcall_middleware.usage.tokenizers.vocabularies import of_tiktoken
 from toolcall_middleware.wire import openai
@@ -406,3 +406,41 @@ async def test_half_of_a_surrogate_pair_in_details_is_passed_on(stream: bool, to
     sent = b"".join(message.get("body", b"") for message in client.got)
     assert b'"by":"\\ud83d"' in sent.replace(b" ", b"")
     assert ended.encode() in sent
+
+
+# -- whole answers -------------------------------------------------------------------------------------------------
+
+SAID = {"choices": [{"message": {"content": "Hello there", "reasoning": "Hm."}, "finish_reason": "stop"}]}
+ZEROS = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+
+@pytest.mark.parametrize("given", [{}, {"usage": None}, {"usage": ZEROS}, {"usage": {"prompt_tokens": 3}}])
+def test_a_whole_answer_gets_the_numbers_that_it_lacks(given: dict[str, Any]) -> None:
+    answer = json.dumps({**SAID, "mine": 1.50, **given}).encode()
+    counted = meter(tokenizer=of_tiktoken(encoding()))
+    assert may_lack_numbers(answer) or given == {"usage": {"prompt_tokens": 3}}
+    fields = without_numbers(answer, counted)
+    assert fields is not None
+    out = with_numbers(answer + b" \n", fields, counted)
+    usage = json.loads(out).pop("usage")
+    assert (usage["completion_tokens"], usage["completion_tokens_details"]) == (10, {"reasoning_tokens": 3})
+    assert (counted.attempts[0].ended, out.count(b'"usage"')) == (1, 1)
+    assert json.loads(out) == {**json.loads(answer), "usage": usage}
+    assert "usage" in given or out.startswith(answer[:-1])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {**SAID, "usage": USAGE},
+        {"choices": []},
+        {"choices": [{"message": None}]},
+        {"choices": [*SAID["choices"], {"delta": {}}]},
+        {"error": {"message": "no"}},
+        [],
+    ],
+)
+def test_an_answer_that_has_numbers_or_is_no_completion_is_left_alone(answer: Any) -> None:
+    data = json.dumps(answer).encode()
+    assert without_numbers(data, meter()) is None
+    assert may_lack_numbers(data) is (b"prompt_tokens" not in data)
