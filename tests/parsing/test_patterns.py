@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from toolcall_middleware.formats import markup
 from toolcall_middleware.formats.family import all_openers
 from toolcall_middleware.formats.syntax.slots import FUNCTIONS
-from toolcall_middleware.parsing.patterns import WHITE_SPACE, Trie, anywhere, begun, half, half_at
+from toolcall_middleware.parsing.patterns import WHITE_SPACE, Trie, anywhere, begun, half, half_at, half_of
 from toolcall_middleware.parsing.text.grammar import Grammar, compile_grammar
 
 WORDS = st.lists(st.text("ab<|", min_size=1, max_size=5), min_size=1, max_size=6)
@@ -122,3 +123,12 @@ def test_what_may_become_a_match_is_derived_from_the_pattern(pattern: str, may: 
 
 def test_the_beginning_of_a_match_is_not_tried_after_each_of_its_characters() -> None:
     assert begun(r"a[?}]{1,9}?b*?c??d") == begun(r"a[?}]{1,9}b*c?d")
+
+
+def test_a_pattern_is_not_hashed_to_find_its_beginning() -> None:
+    # It is looked for with each piece of a call; the hash of a compiled pattern costs as much as all its code.
+    class Unhashable:
+        pattern = "abc"
+        __hash__ = None  # type: ignore[assignment]
+
+    assert half_of(cast("re.Pattern[str]", Unhashable())) is half_of(re.compile("abc"))

@@ -126,10 +126,14 @@ def begun(pattern: str) -> str:
     return _TOKEN.sub(lambda m: m["times"] or m[0], _optional(_begun(pattern))) or "(?:)"
 
 
-@functools.lru_cache(maxsize=1024)
 def half_of(pattern: re.Pattern[str]) -> re.Pattern[str]:
     """A pattern for what is no match of `pattern` and may become one with more text; for the empty text, too."""
-    return re.compile(rf"{begun(pattern.pattern)}\Z")
+    return _half_of(pattern.pattern)  # a compiled pattern's hash is not cached, and reads all of its code
+
+
+@functools.lru_cache(maxsize=1024)
+def _half_of(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"{begun(pattern)}\Z")
 
 
 def _begun(pattern: str, *, ends: bool = True) -> str:
