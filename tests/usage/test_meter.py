@@ -217,6 +217,7 @@ def test_what_is_written_beside_the_content_counts() -> None:
     assert beside(refusal="no")["completion_tokens"] == 2
     call = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     assert beside(tool_calls=[call, {"custom": {"name": "g", "input": "abc"}}, 5])["completion_tokens"] == 3 + 4
+    assert beside(tool_calls=[json.loads("[" * 900 + "]" * 900), call])["completion_tokens"] == 3
     assert beside(function_call={"name": "f", "arguments": "{}"})["completion_tokens"] == 3
     assert beside()["completion_tokens"] == 0
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from toolcall_middleware.cli.check import table
 from toolcall_middleware.cli.check.asking import Asker
@@ -404,6 +405,27 @@ async def test_the_meter_counts_what_the_backend_says_it_wrote() -> None:
     assert report.tokens < 12 * report.requests
     meter = Asker(Vllm(), seconds=1, tokens=1, clock=iter([0.0, 5.0, 5.0]).__next__)
     assert (meter.elapsed, meter.seconds_left) == (5.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b'{"choices": [], "usage": {"completion_tokens": 17}, "__verbose": "%s"}' % (b"p" * 9000)],  # llama.cpp -v
+        [b'{"usage": {"completion_tokens": 17}, ', b'"id": "x", ', b'"model": "m", ', b'"choices": []}'],
+        [b'{"choices" : [], "usage" : {\n  "completion_tokens" : 17}}'],
+        [b'data: {"usage":{"completion_tokens":17}}\n\n', *[b": ping\n\n"] * 9, b"data: [DONE]\n\n"],
+    ],
+)
+async def test_the_meter_reads_the_usage_wherever_it_is_in_an_answer(pieces: list[bytes]) -> None:
+    async def backend(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for piece in pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    meter = Asker(backend, "m", seconds=60, tokens=1000)
+    await meter.ask([{"role": "user", "content": "x"}], tokens=160)
+    assert meter.tokens == 17
 
 
 async def test_the_table_shows_each_finding_and_setting() -> None:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...errors import ToolCallError
-from ...hosts.http.answer import MeasuredAnswer, TooLongError
+from ...hosts.http.answer import PassingAnswer, TooLongError, usage_in
 from ...hosts.http.bodies import Given
 from ...hosts.http.client_library import httpx
 from ...upstream.backend_memory import Told
@@ -34,20 +34,27 @@ class BudgetSpentError(Exception):
     """No time or no tokens are left. The remaining questions stay unanswered."""
 
 
-class _Metered(MeasuredAnswer):
-    """An answer of the backend. Raises TooLongError for one without end."""
+class _Metered(PassingAnswer):
+    """An answer of the backend, kept whole: a server's debug fields may follow the usage. Raises TooLongError for one
+    without end.
+    """
 
-    __slots__ = ("events",)
+    __slots__ = ("body", "status")
 
     def __init__(self, send: Send) -> None:
         super().__init__(send)
-        self.events = 0
+        self.status = 0
+        self.body = bytearray()
 
-    def passed(self, body: bytes, *, last: bool) -> None:
+    def started(self, start: Message) -> Message:
         """See PassingAnswer."""
-        super().passed(body, last=last)
-        self.events += body.count(b"data:")
-        if self.size > _MAX_BYTES:
+        self.status = start["status"]
+        return start
+
+    def passed(self, body: bytes, *, last: bool) -> None:  # noqa: ARG002 - see PassingAnswer
+        """See PassingAnswer."""
+        self.body += body
+        if len(self.body) > _MAX_BYTES:
             raise TooLongError
 
 
@@ -106,11 +113,11 @@ class Asker:
         try:
             await self._app(scope, Given(body, receive), answer.send)
         finally:
-            told = answer.usage()["completion_tokens"]
-            if told is not None:
-                self.tokens += told
-            elif (answer.status or 0) < 400:
-                self.tokens += min(allowed, answer.events or allowed)
+            written = usage_in(bytes(answer.body))["completion_tokens"]
+            if written is not None:
+                self.tokens += written
+            elif answer.status < 400:
+                self.tokens += min(allowed, answer.body.count(b"data:") or allowed)
 
     async def send(
         self, path: str, body: bytes = b"", *, app: ASGIApp | None = None, headers: Mapping[str, str] | None = None

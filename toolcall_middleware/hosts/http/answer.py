@@ -14,9 +14,9 @@ from .head import ENTITY_HEADERS, OF_ITS_BYTES, values_of, without
 
 _TAIL = 4096
 # Quotes inside of a string have a backslash, so that no text can look like it.
-_USAGE = re.compile(rb'(?<!\\)"usage": ?\{')
+_USAGE = re.compile(rb'(?<!\\)"usage"\s*:\s*\{')
 _COUNTS = {
-    name: re.compile(rb'(?<!\\)"(?:%s)": ?([0-9]{1,15})\b' % words)
+    name: re.compile(rb'(?<!\\)"(?:%s)"\s*:\s*([0-9]{1,15})\b' % words)
     for name, words in (
         ("prompt_tokens", rb"prompt_tokens|input_tokens"),
         ("completion_tokens", rb"completion_tokens|output_tokens"),
@@ -287,8 +287,12 @@ class MeasuredAnswer(PassingAnswer):
 
     def usage(self) -> dict[str, int | None]:
         """The tokens that the answer says it took; None where it does not say."""
-        end = b"".join(self._tail)
-        begins = [found.end() for found in _USAGE.finditer(end)]
-        told = end[begins[-1] :] if begins else b""
-        counts = {name: pattern.search(told) for name, pattern in _COUNTS.items()}
-        return {name: None if found is None else int(found[1]) for name, found in counts.items()}
+        return usage_in(b"".join(self._tail))
+
+
+def usage_in(answer: bytes) -> dict[str, int | None]:
+    """The tokens in the last usage of an answer, or of its last bytes; None for those that it does not say."""
+    begins = [found.end() for found in _USAGE.finditer(answer)]
+    usage = answer[begins[-1] :] if begins else b""
+    counts = {name: pattern.search(usage) for name, pattern in _COUNTS.items()}
+    return {name: None if found is None else int(found[1]) for name, found in counts.items()}

@@ -160,12 +160,12 @@ def count_messages(prompt: Prompt, count: Callable[[str], int]) -> Count:
 
 def call_text(value: Any) -> str:
     """The names and arguments in the calls of a message or delta."""
-    if isinstance(value, list):
-        return "".join(map(call_text, value))
-    if not isinstance(value, dict):
-        return ""
-    inner = next((value[kind] for kind in ("function", "custom") if isinstance(value.get(kind), dict)), value)
-    return "".join(text for key in ("name", "arguments", "input") if isinstance(text := inner.get(key), str))
+    texts = []
+    for call in value if isinstance(value, list) else [value]:
+        if isinstance(call, dict):
+            inner = next((call[kind] for kind in ("function", "custom") if isinstance(call.get(kind), dict)), call)
+            texts += [text for key in ("name", "arguments", "input") if isinstance(text := inner.get(key), str)]
+    return "".join(texts)
 
 
 class TemplateError(Exception):
