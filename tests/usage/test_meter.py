@@ -12,7 +12,7 @@ from tests.helpers.asgi_client import JSON_TYPE, SSE_TYPE, TOOL, Backend, Client
 from tests.helpers.stream_rules import check_stream
 from toolcall_middleware.usage.meter import UsageMeter
 from toolcall_middleware.usage.tap import UsageTap, may_lack_numbers, with_numbers, without_numbers
-from toolcall_middleware.usage.tokenizers.base import APPROXIMATE, read_prompt
+from toolcall_middleware.usage.tokenizers.base import APPROXIMATE, Tokenizer, read_prompt
 from toolcall_middleware.usage.tokenizers.vocabularies import of_tiktoken
 from toolcall_middleware.wire import openai
 
@@ -244,6 +244,24 @@ def test_thoughts_of_choices_are_counted_each_for_itself() -> None:
 
 
 @pytest.mark.slow
+def test_a_long_whole_answer_is_counted_at_the_end_alone() -> None:
+    """The end is counted in a thread; a model's text is noted on the event loop."""
+    read: list[int] = []
+
+    def one(text: str) -> int:
+        read.append(len(text))
+        return 1
+
+    counted = meter(tokenizer=Tokenizer(one, chars_at_once=100))
+    answer = {"choices": [{"index": 0, "message": {"content": "<think>a</think>" + "ab " * 100_000}}]}
+    assert without_numbers(json.dumps(answer).encode(), counted) is not None
+    assert (counted.is_due, read) == (True, [])
+    counted.count()
+    total = counted.total()
+    assert total is not None
+    assert total["completion_tokens_details"]["reasoning_tokens"] > 0
+
+
 def test_a_long_answer_is_counted_in_blocks_and_not_kept() -> None:
     tokenizer = of_tiktoken(encoding())
     text = "Hello world, this is a sentence of some words. " * 20_000

@@ -417,10 +417,10 @@ class Transcript:
 
     def add(self, piece: str) -> None:
         """The model wrote `piece`."""
+        if self._text.tell() > self._kept + _SETTLED:  # not of a whole answer, which is counted in a thread
+            self._settle()
         self.size += len(piece)
         self._text.write(piece)
-        if self._text.tell() > self._kept + _SETTLED:
-            self._settle()
 
     def _settle(self) -> None:
         """Counts the text beyond what is kept."""
