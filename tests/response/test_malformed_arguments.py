@@ -288,7 +288,10 @@ async def test_a_custom_tool_takes_any(malformed: Any, stream: bool) -> None:
 # -- cut -------------------------------------------------------------------------------------------------------------
 
 IN_VALUE: Any = {"end": "", "says": "ends inside", **REFUSED}
+BEGUN: Any = {"calls": [("f", "")], "finish": "length", "head": "; cut=1;", "rules": {"objects": False}}
 HELD: Any = {"end": "", "calls": [], "finish": "length", "stream_arguments": False}
+LATER = "}\n</tool_call>\n" + hermes('{"x": ', "</tool_call>\n") + hermes('{"x": 2}')
+REQUIRED: Any = {"calls": [("f", '{"x": 1}'), ("f", '{"x": 2}')], "finish": "length", "asked": MUST}
 
 
 def still_cut(arguments: str) -> list[Any]:
@@ -306,10 +309,12 @@ def closed(arguments: str, end: str) -> list[Any]:
     *(row for one in INSIDE for row in still_cut(one)),
     *(row for one, end in BRACKETS.items() for row in closed(one, end)),
     *(row for one in INSIDE for row in ways(f"{one}, complete ones only", MODES, one, **HELD)),
+    *(row for one in ("n", "nul", '"see') for row in ways(f"{one} is begun", MODES, one, end="", **BEGUN)),
     *ways("refused", MODES, INSIDE[0], malformed_arguments="error", **IN_VALUE),
     *ways("checked", MODES, INSIDE[0], validate_arguments="error", **IN_VALUE),
     asked("a string takes the closing marker", "prompt", '{"x": "see', end="</tool_call>", finish="length"),
     asked("nothing follows it", "prompt", '{"x": ', end=f"</tool_call>\n{GOOD}", calls=[ENDED], finish="length"),
+    asked("a later one is left out where calls are required", "prompt", '{"x": 1}', end=LATER, **REQUIRED),
 )  # fmt: skip
 async def test_what_is_cut_stays_cut(one: Case) -> None:
     await check(one)

@@ -182,6 +182,13 @@ def test_a_cut_call_stays_open() -> None:
     assert got[-1] == CallEnd(complete=False, repaired=False, raw='{"name":"f","arguments":"{\\"x\\": \\"a"}')
 
 
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("written", ["n", "nul", '"', '"abc', '"nu', "["])
+def test_a_call_that_ends_in_a_value_which_is_no_object_is_never_closed(written: str, cut: bool) -> None:
+    got = events([delta(written, "f", index=0, id="a")], cut=cut)
+    assert got == [CallStart("f", "a"), CallEnd(complete=False, repaired=False, raw=_raw("f", written))]
+
+
 @pytest.mark.parametrize(
     ("unknown", "kinds"),
     [

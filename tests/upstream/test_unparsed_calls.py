@@ -138,6 +138,13 @@ def test_a_call_from_an_error_is_judged_as_any_other() -> None:
     assert "city" in again.bodies[1]["messages"][-1]["content"]
 
 
+def test_one_in_a_stream_that_is_refused_ends_the_answer_with_the_reason() -> None:
+    host = Host('<function=go>{"days": 1}</function>', "event", before=[{"role": "assistant", "content": "I will go."}])
+    answer = ask(host, BackendMemory(), body(stream=True), mode="native", validate_arguments="error")
+    assert b"I will go." in answer.body
+    assert b'"code":"invalid_tool_arguments"' in answer.body
+
+
 @pytest.mark.parametrize("text", [TAGS, f"<think>It is far.</think>\n\n{TAGS}", f"I will go.\n{TAGS}\n"])
 @pytest.mark.parametrize(
     "before",

@@ -441,7 +441,7 @@ class Message:
                     self._show(event.raw, ops)
                 elif self.source is not Source.ENDED_IN:
                     self.keep_reasoning(event.raw, self.source, ops)
-                return
+            return
         self._follow(call, event)
 
     def _follow(self, call: OpenCall, event: CallEnd) -> None:

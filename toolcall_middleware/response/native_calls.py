@@ -337,8 +337,8 @@ class NativeCalls:
         if reader is not None and not (first or reader.done):
             if cut:
                 return reader.is_data
-            first = reader.close()
-            call.waiting.append(first)
+            if first := reader.close():
+                call.waiting.append(first)
         return bool(call.lead) or not (not first or first.startswith("{"))
 
     def _start(self, call: _Call, events: list[Event], *, cut: bool = False) -> None:

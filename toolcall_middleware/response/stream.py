@@ -411,7 +411,8 @@ class StreamRewriter:
                 return
             self._flush_odd(out)
             top = self._head.filled({**self._emit.top, "choices": unparsed})
-            self._chunk(ServerEvent(openai.event(openai.encode(top)), b""), top, out)
+            data = openai.encode(top)
+            self._chunk(ServerEvent(openai.event(data), data), top, out)
             self._end_events()
         elif top is None:
             self._flush_odd(out)

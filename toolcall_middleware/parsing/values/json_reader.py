@@ -193,10 +193,11 @@ class JsonReader:
     @property
     def cut(self) -> bool:
         """Whether more than closing brackets is missing: the text stops in a string, a number or a word, or before a
-        value. A literal that is complete is a value.
+        value. A literal that is complete is a value. A word that is all of the text is cut only where it begins `null`.
         """
         if self.state == _WORD:
-            return self.is_key or (bool(self.stack) and "".join(self.pending) not in LITERALS)
+            word = "".join(self.pending)
+            return self.is_key or (word not in LITERALS and (bool(self.stack) or "null".startswith(word)))
         if self.state == _OPENED:
             return self.half != self.quote
         return self.state not in (_AFTER, _QUOTE, _DONE)
