@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ from tests.apis import translated
 from tests.apis.translated import chunks, stream_of, streamed_by, whole_by
 from tests.helpers import anthropic_api as api
 from tests.helpers.stream_rules import check_stream, check_whole
-from toolcall_middleware.apis.messages.upstream.translation import AnthropicTranslation
-from toolcall_middleware.apis.upstream import Translation
+from toolcall_middleware.apis.messages.upstream.translation import AnthropicAnswer, AnthropicTranslation
+from toolcall_middleware.apis.upstream import Translation, UpstreamAnswer
 from toolcall_middleware.errors import ToolCallError
 
 WEATHER = {"weather", "mail"}
@@ -279,6 +280,32 @@ def test_a_stream_that_breaks_off_never_looks_complete() -> None:
 def test_what_is_not_known_is_passed_over(noise: bytes) -> None:
     parts = [api.wire([event], ping=False) for event in api.events(PROSE)]
     assert streamed(noise.join(parts)) == streamed(b"".join(parts))
+
+
+def held_after(reader: UpstreamAnswer, block: dict[str, Any], *deltas: dict[str, Any]) -> int:
+    """Bytes that a reader holds after forty blocks like this."""
+    tracemalloc.start()
+    try:
+        for index in range(40):
+            start = {"type": "content_block_start", "index": index, "content_block": block}
+            told = [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+            for event in (start, *told, {"type": "content_block_stop", "index": index}):
+                reader.feed(b"data: " + json.dumps(event).encode() + b"\n\n")
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def test_nothing_of_a_block_is_held_after_its_end() -> None:
+    long = "x" * 100_000
+    thought = {"type": "thinking", "thinking": "", "signature": "s"}
+    said = {"type": "thinking_delta", "thinking": long}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "mail", "input": {"text": long}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srv", "content": [long]}
+    for block, *told in ([thought, said], [call], [found]):
+        assert held_after(stream_of(translation(stream=True)), block, *told) < 500_000
+    # An answer that passes as it is may need the content of a block later, but not the text that followed.
+    assert held_after(AnthropicAnswer(created=0, on_event=lambda _: None), thought, said) < 500_000
 
 
 def test_an_event_without_end_is_an_error() -> None:

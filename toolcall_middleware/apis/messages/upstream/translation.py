@@ -182,6 +182,9 @@ class AnthropicAnswer(UpstreamAnswer):
             case "content_block_stop" if block is not None and not block.ended:
                 yield from self._block_stop(item, block)
                 block.ended = True
+                block.thinking.clear()
+                if self._on_event is None:  # else later events of the block are still compared with it
+                    del self._blocks[index]
 
     def _is_complete(self, *, cut: bool) -> bool:
         """Whether only the last event of the stream is missing."""
