@@ -147,8 +147,8 @@ class TextSpans:
 
     def tell_near_misses(self, tools: ToolSet | None, syntax: ToolFormat, *, thoughts: bool) -> None:
         """Add the near misses, with reasons. thoughts: no calls are read in thoughts. Call before `left`."""
-        told = [span for span in self.spans if span["kind"] in {"call", "dropped"}] + self.unknown
-        calls = [(place["start"], place["end"]) for place in told]
+        marked = [span for span in self.spans if span["kind"] in {"call", "dropped"}] + self.unknown
+        calls = [(place["start"], place["end"]) for place in marked]
         found = places(self.text, self.thoughts if thoughts else (), tools=tools, syntax=syntax, calls=calls)
         self.near_misses += [{"start": place.start, "end": place.end, "why": place.why} for place in found]
 

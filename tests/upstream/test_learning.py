@@ -29,9 +29,9 @@ from toolcall_middleware.upstream.backend_memory import (
     FACT,
     REMEMBERED_SECONDS,
     BackendMemory,
+    BackendReply,
     Evidence,
     PendingProof,
-    Told,
     ToolSupport,
 )
 
@@ -303,12 +303,12 @@ def answered(proof: PendingProof, engine: Engine, props: bytes | None = None) ->
     question = next(questions)
     while True:
         if question.path is not None:
-            told = Told(404, b"Not Found") if props is None else Told(200, props)
+            reply = BackendReply(404, b"Not Found") if props is None else BackendReply(200, props)
         else:
             status, _, body = engine.answer(question.body)
-            told = Told(status, body)
+            reply = BackendReply(status, body)
         try:
-            question = questions.send(told)
+            question = questions.send(reply)
         except StopIteration as over:
             evidence: Evidence = over.value
             return evidence
@@ -405,8 +405,8 @@ def test_a_call_that_is_too_long_for_the_limit_is_not_asked_for_again() -> None:
 
 
 def test_the_retry_speaks_to_the_model() -> None:
-    told = "The arguments of the model's call of 'f' do not fit its schema: x: 'a' is wrong. It wrote: {\"x\": \"a\"}"
-    assert _to_model(told) == "The arguments of your call of 'f' do not fit its schema: x: 'a' is wrong."
+    message = "The arguments of the model's call of 'f' do not fit its schema: x: 'a' is wrong. It wrote: {\"x\": \"a\"}"
+    assert _to_model(message) == "The arguments of your call of 'f' do not fit its schema: x: 'a' is wrong."
     assert _to_model("The model called 'g', which is not among the tools of the request: <x>").startswith(
         "You called 'g'"
     )

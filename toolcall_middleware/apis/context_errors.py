@@ -84,8 +84,8 @@ class ContextFault:
         asked = self.prompt if self.prompt is not None and self.prompt > (self.limit or 0) else self.total
         if self.limit is None or asked is None or asked <= self.limit:
             return said if said.lower().startswith("prompt is too long") else f"prompt is too long: {said}"
-        told = f"prompt is too long: {asked} tokens > {self.limit} maximum"
-        return said if said.startswith(told) else f"{told} ({said})"
+        summary = f"prompt is too long: {asked} tokens > {self.limit} maximum"
+        return said if said.startswith(summary) else f"{summary} ({said})"
 
 
 def is_context_error(error: ToolCallError) -> bool:

@@ -58,13 +58,13 @@ class Reply:
     headers: dict[str, str] | None
 
 
-def is_stream(data: bytes, *, told: bool) -> bool | None:
+def is_stream(data: bytes, *, declared: bool) -> bool | None:
     """Whether a body that begins with `data` is an event stream; None where more bytes are needed to decide.
 
-    told: whether the content type says so. It may be wrong.
+    declared: whether the content type says so. It may be wrong.
     """
     start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith(_STREAM_STARTS) or (told and start and start[:1] not in b"{[<"):
+    if start.startswith(_STREAM_STARTS) or (declared and start and start[:1] not in b"{[<"):
         return True
     return None if any(mark.startswith(start) for mark in _STREAM_STARTS) else False
 

@@ -33,7 +33,7 @@ _PIECES = 512
 """The most last pieces of a choice's text that are kept: about 2,200 characters of a token stream, in 28 KiB."""
 LONGEST_PIECE = 64
 """The most characters of a kept piece; `CallOutcomes.see_text` divides longer ones."""
-_MOST_TOLD = 4
+_MAX_LOGGED = 4
 """The most near misses that are logged per answer."""
 
 
@@ -240,7 +240,7 @@ class CallOutcomes:
         text = "".join(self._pieces)[-MAX_LOOKED_AT:]
         found = places(text, tools=self._tools, syntax=self._syntax, explains=logs)
         if logs and report is not None:
-            for why in list(dict.fromkeys(place.why for place in found))[:_MOST_TOLD]:
+            for why in list(dict.fromkeys(place.why for place in found))[:_MAX_LOGGED]:
                 report.near_miss(why)
         if called:
             return None

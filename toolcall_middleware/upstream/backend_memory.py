@@ -221,7 +221,7 @@ class ToolSupport(enum.StrEnum):
 NATIVE = frozenset({ToolSupport.CALLS, ToolSupport.SHOWN})
 
 
-class Told(NamedTuple):
+class BackendReply(NamedTuple):
     """The backend's answer to a question."""
 
     status: int
@@ -240,7 +240,7 @@ class Evidence(NamedTuple):
     """The backend answered: it was neither silent nor starting."""
 
 
-Questions = Generator[Question, "Told | None", Evidence]
+Questions = Generator[Question, "BackendReply | None", Evidence]
 """Yields questions, takes the answers (None if there was none), returns what they show."""
 
 
@@ -270,8 +270,8 @@ class PendingProof:
 
     def questions(self) -> Questions:
         """The questions for the backend."""
-        told = yield Question(f"/props?model={quote(self.model, safe='')}")
-        props, is_sure = _value(told), told is not None and told.status < _SERVER_ERROR
+        reply = yield Question(f"/props?model={quote(self.model, safe='')}")
+        props, is_sure = _value(reply), reply is not None and reply.status < _SERVER_ERROR
         support = window = None
         match props:
             case {"default_generation_settings": {"n_ctx": int(tokens)}} if self.window and tokens > 0:
@@ -360,40 +360,40 @@ def refuses_tools(status: int, said: str) -> bool:
     return status in _STATUSES and (any(word in said for word in _TOOL_WORDS) or is_models_fault(said))
 
 
-def _support(model: str) -> Generator[Question, Told | None, ToolSupport | None]:
+def _support(model: str) -> Generator[Question, BackendReply | None, ToolSupport | None]:
     body = {"model": model, "messages": _MESSAGES}
-    told = yield from _completion({**body, "tools": [_TOOL]})
-    if told is None:
+    reply = yield from _completion({**body, "tools": [_TOOL]})
+    if reply is None:
         return None
-    if told.status != 200:
-        return ToolSupport.NONE if refuses_tools(told.status, _said(told)) else None
-    answer = _value(told)
+    if reply.status != 200:
+        return ToolSupport.NONE if refuses_tools(reply.status, _said(reply)) else None
+    answer = _value(reply)
     match answer:
         case {"choices": [{"message": {"tool_calls": [_, *_]}}, *_]}:
             return ToolSupport.CALLS
     with_tool = _prompt_tokens(answer)
-    told = None if with_tool is None else (yield from _completion(body))
-    without = _prompt_tokens(_value(told))
+    reply = None if with_tool is None else (yield from _completion(body))
+    without = _prompt_tokens(_value(reply))
     if with_tool is None or without is None:
         return None
     return ToolSupport.SHOWN if with_tool - without >= _LEAST_GROWTH else ToolSupport.NONE
 
 
-def _completion(body: Mapping[str, Any]) -> Generator[Question, Told | None, Told | None]:
+def _completion(body: Mapping[str, Any]) -> Generator[Question, BackendReply | None, BackendReply | None]:
     """The answer to a chat completion of one token."""
-    told = yield Question(None, msgspec.json.encode({**body, "max_tokens": 1}))
-    if told is not None and told.status != 200 and _NEWER_LIMIT in _said(told):
-        told = yield Question(None, msgspec.json.encode({**body, _NEWER_LIMIT: 1}))
-    return told
+    reply = yield Question(None, msgspec.json.encode({**body, "max_tokens": 1}))
+    if reply is not None and reply.status != 200 and _NEWER_LIMIT in _said(reply):
+        reply = yield Question(None, msgspec.json.encode({**body, _NEWER_LIMIT: 1}))
+    return reply
 
 
-def _said(told: Told) -> str:
-    return told.body.decode("utf-8", "replace").lower()
+def _said(reply: BackendReply) -> str:
+    return reply.body.decode("utf-8", "replace").lower()
 
 
-def _value(told: Told | None) -> Any:
+def _value(reply: BackendReply | None) -> Any:
     """The JSON of an answer of status 200; None without one."""
-    return None if told is None or told.status != 200 else openai.read_value(told.body)
+    return None if reply is None or reply.status != 200 else openai.read_value(reply.body)
 
 
 def _window_in_models(listed: Any, model: str) -> int | None:

@@ -416,7 +416,7 @@ def _for_backend(message: dict[str, Any], limit: int | None, *, own_ids: bool, k
             changed["content"] = short
         if "is_error" in message and not knows_errors:
             if message["is_error"] is True:
-                changed["content"] = _told_as_error(changed.get("content", content))
+                changed["content"] = _marked_as_error(changed.get("content", content))
             message = {key: value for key, value in message.items() if key != "is_error"}
             changed.setdefault("content", content)
         if own_ids and (own := read_id(message["tool_call_id"])) is not None:
@@ -435,7 +435,7 @@ def text_of(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _told_as_error(content: Any) -> Any:
+def _marked_as_error(content: Any) -> Any:
     """The content of a failed call's result, text or parts, with a prefix that says so unless it has one."""
     if _ERROR.match(text_of(content)[:_LOOKED_AT]):
         return content

@@ -441,8 +441,8 @@ def asks_llama_cpp_for_text(settings: Settings) -> bool:
     """Whether the backend's text completions are llama.cpp's: its server served the template (`template=props`). They
     take a schema as `json_schema` only, and silently ignore any other constraint.
     """
-    told = settings.template is not None and settings.template == settings.upstream_url
-    return told and settings.send == "completions"
+    from_upstream = settings.template is not None and settings.template == settings.upstream_url
+    return from_upstream and settings.send == "completions"
 
 
 _SILENCING = frozenset({

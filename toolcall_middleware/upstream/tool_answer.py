@@ -107,7 +107,7 @@ class ToolAnswer:
 
     def sniff(self, data: bytes) -> State:
         """Return the state for a body that begins with `data`."""
-        streams = is_stream(data, told=self._is_stream)
+        streams = is_stream(data, declared=self._is_stream)
         if streams is None:
             return State.SNIFFING
         if not streams:
@@ -286,8 +286,8 @@ class ToolAnswer:
         """The reply for a whole answer whose usage is known, with remarks of the middleware."""
         request, outcome = self.request, answer.outcome
         body = self._form.whole(answer, _remarks(request.extension, outcome, request.usage.injection()))
-        told = self.headers()["x-toolcall"] + _note(outcome, request)
-        return Reply(self._status, body, {"content-type": "application/json", "x-toolcall": told})
+        header = self.headers()["x-toolcall"] + _note(outcome, request)
+        return Reply(self._status, body, {"content-type": "application/json", "x-toolcall": header})
 
     # -- answers that wait for a count ----------------------------------------------------------------------------
 
@@ -335,8 +335,8 @@ def _remarks(extension: Extension | None, outcome: AnswerOutcome, injection: dic
     """What is added to a whole answer under the setting `extension_field`."""
     if extension is None:
         return {}
-    told = outcome.calls or outcome.no_call
-    remarks = extension.of(outcome.warnings, outcome.finished, outcome.no_call) if told else {}
+    has_remarks = outcome.calls or outcome.no_call
+    remarks = extension.of(outcome.warnings, outcome.finished, outcome.no_call) if has_remarks else {}
     return remarks | ({extension.field: {**remarks.get(extension.field, {}), **injection}} if injection else {})
 
 

@@ -59,15 +59,15 @@ class Attempt:
     @property
     def wants_prompt(self) -> bool:
         """Whether the prompt is to be counted; engines that count nothing say 0, and no prompt is empty."""
-        return self.prompt is None and not _is_count(self.told("prompt"), least=1)
+        return self.prompt is None and not _is_count(self.reported("prompt"), least=1)
 
     @property
     def wants_completion(self) -> bool:
         """Whether the completion is to be counted."""
         least = 1 if self.written else 0
-        return self.completion is None and not _is_count(self.told("completion"), least=least)
+        return self.completion is None and not _is_count(self.reported("completion"), least=least)
 
-    def told(self, kind: str) -> Any:
+    def reported(self, kind: str) -> Any:
         """The backend's number of `prompt` or `completion` tokens; None where it gave none."""
         return (self.backend or {}).get(f"{kind}_tokens")
 
@@ -268,8 +268,8 @@ class UsageMeter:
         """(prompt tokens, completion tokens, whether any is a guess) as far as they are known; counts nothing."""
         sums: list[int | None] = []
         for name in ("prompt", "completion"):
-            counts = ((getattr(one, name), one.told(name)) for one in self.attempts)
-            known = [told if count is None else count.tokens for count, told in counts]
+            counts = ((getattr(one, name), one.reported(name)) for one in self.attempts)
+            known = [reported if count is None else count.tokens for count, reported in counts]
             given = [tokens for tokens in known if isinstance(tokens, int)]
             sums.append(sum(given) if given else None)
         return sums[0], sums[1], self.is_estimated

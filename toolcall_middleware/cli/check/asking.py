@@ -19,7 +19,7 @@ from ...errors import ToolCallError
 from ...hosts.http.answer import PassingAnswer, TooLongError, usage_in
 from ...hosts.http.bodies import Given
 from ...hosts.http.client_library import httpx
-from ...upstream.backend_memory import Told
+from ...upstream.backend_memory import BackendReply
 from ...wire import openai
 from ..faces.answers import Received, read_answer
 from ..faces.requests import HEADERS, PATHS, request_body
@@ -121,7 +121,7 @@ class Asker:
 
     async def send(
         self, path: str, body: bytes = b"", *, app: ASGIApp | None = None, headers: Mapping[str, str] | None = None
-    ) -> Told:
+    ) -> BackendReply:
         """The answer to a GET, or to a POST of `body`. Raises TimeoutError, ToolCallError or TooLongError.
 
         app: what the request goes through.
@@ -133,7 +133,7 @@ class Asker:
             asyncio.timeout(min(QUESTION_SECONDS, self.seconds_left)),
         ):
             response = await (client.post(path, content=body, headers=headers) if body else client.get(path))
-        return Told(response.status_code, response.content)
+        return BackendReply(response.status_code, response.content)
 
     async def ask(
         self,

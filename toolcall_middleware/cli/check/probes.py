@@ -20,7 +20,7 @@ from ...hosts.http.answer import TooLongError
 from ...hosts.middleware.backend_questions import converse
 from ...library import ReadCall, read_calls
 from ...settings import OPTIONS, Settings
-from ...upstream.backend_memory import BackendMemory, PendingProof, Told, ToolSupport
+from ...upstream.backend_memory import BackendMemory, BackendReply, PendingProof, ToolSupport
 from ...usage.upstream_tokenizer import Question
 from ..faces.answers import Received
 from ..faces.requests import PATHS, tool
@@ -133,13 +133,13 @@ REACH = "native.reach"
 async def reach(asker: Asker) -> list[Finding]:
     """Whether tools reach the model, by the questions that `mode=auto` asks."""
 
-    async def told(question: Question) -> Told | None:
+    async def reply_to(question: Question) -> BackendReply | None:
         try:
             return await asker.send(question.path or PATHS["chat"], question.body)
         except (TimeoutError, ToolCallError, TooLongError):
             return None
 
-    support = (await converse(PendingProof(asker.model, BackendMemory()).questions(), told)).support
+    support = (await converse(PendingProof(asker.model, BackendMemory()).questions(), reply_to)).support
     what = "tools reach the model"
     if support is None:
         return [Finding(REACH, what, Verdict.UNKNOWN, "neither /props nor a count of tokens shows it")]

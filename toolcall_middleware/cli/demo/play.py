@@ -20,7 +20,7 @@ from ...settings import Settings
 from ...wire.chat_answer import ChatAnswer
 from .._console import line
 from .._serving import serving
-from ..faces.answers import Received, read_answer, told
+from ..faces.answers import Received, read_answer, summary_of
 from ..faces.requests import HEADERS, PATHS, request_body
 from . import local
 from .cases import CASES, NAMED, REQUIRED, Case, final
@@ -101,7 +101,7 @@ class Session:
         """What the backend makes of the same request without the proxy: its words, its calls or its error."""
         self._begin(case)
         answer = self.client.post(f"{self.upstream}/chat/completions", json=case.body)
-        return told(answer.status_code, answer.content)
+        return summary_of(answer.status_code, answer.content)
 
     def _begin(self, case: Case) -> None:
         self.tap.answers = []

@@ -125,7 +125,7 @@ def read_answer(
     return answer
 
 
-def told(status: int, raw: bytes) -> str:
+def summary_of(status: int, raw: bytes) -> str:
     """What a backend itself says in a whole chat completion: its text, its calls or its error."""
     answer = read_answer("chat", raw, status=status)
     if answer.calls:

@@ -137,13 +137,13 @@ def replay(choice: Choice, fmt: ToolFormat, tools: ToolSet | None, error: str | 
         calls=[(call["begin"], call["end"]) for call in calls if "begin" in call]
         + [(one["start"], one["end"]) for one in spans.unknown],
     )
-    told = [(one["start"], one["why"]) for one in spans.unknown] + [(place.start, place.why) for place in found]
+    notes = [(one["start"], one["why"]) for one in spans.unknown] + [(place.start, place.why) for place in found]
     return {
         "content": "".join(content) or None,
         "reasoning": choice.reasoning + "".join(in_thoughts) or None,
         "tool_calls": calls,
         "faults": [fault for call in calls for fault in _faults(call)],
-        "near_misses": [{"at": at, "what": why} for at, why in sorted(told)],
+        "near_misses": [{"at": at, "what": why} for at, why in sorted(notes)],
         "finish_reason": "tool_calls" if calls and not cut and error is None else choice.finish_reason,
         "error": error,
         "stopped_at": None if spans.stop is None else text.find(spans.stop),

@@ -91,11 +91,11 @@ def in_cache(model: str) -> str | None:
 
 def served(url: str, props: Any) -> Checkpoint:
     """The checkpoint that a llama.cpp server serves, by its `/props`. Raises SettingsError."""
-    told = props if isinstance(props, Mapping) else {}
-    text = told.get("chat_template_tool_use") or told.get("chat_template")
+    fields = props if isinstance(props, Mapping) else {}
+    text = fields.get("chat_template_tool_use") or fields.get("chat_template")
     if not isinstance(text, str) or not text:
         raise SettingsError(f"{SETTING}: {url} tells no chat_template.")
-    special = {name: told[name] for name in ("bos_token", "eos_token") if isinstance(told.get(name), str)}
+    special = {name: fields[name] for name in ("bos_token", "eos_token") if isinstance(fields.get(name), str)}
     return Checkpoint(ChatTemplate(text, special), engine_begins=True, special_tokens=_special(text, special))
 
 

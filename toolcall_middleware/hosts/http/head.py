@@ -174,8 +174,8 @@ def response_head(start: Message, headers: dict[str, str], *, status: int | None
     """
     replaced = {name.encode("latin-1") for name in headers}
     status = start["status"] if status is None else status
-    told = ENTITY_HEADERS | RETRY_HEADERS if status < _ERROR <= start["status"] else ENTITY_HEADERS
-    kept: Headers = without(start.get("headers", ()), told | replaced)
+    dropped = ENTITY_HEADERS | RETRY_HEADERS if status < _ERROR <= start["status"] else ENTITY_HEADERS
+    kept: Headers = without(start.get("headers", ()), dropped | replaced)
     kept += [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
     return {**start, "status": status, "headers": kept}
 
@@ -230,10 +230,10 @@ def _framing(given: Headers, length: int) -> Headers:
     """One statement of the body's length, never two (RFC 9112, 6.3). Raises ValueError where the client's differs."""
     chunked = any(name == b"transfer-encoding" for name, _ in given)
     said = {value.strip() for name, value in given if name == b"content-length"}
-    told = b"%d" % length
-    if not chunked and said - {told}:
+    actual = b"%d" % length
+    if not chunked and said - {actual}:
         raise ValueError("the content-length is not that of the body")
-    return [(b"content-length", told)] if length or said or chunked else []
+    return [(b"content-length", actual)] if length or said or chunked else []
 
 
 # Escapes within escapes: each round is one more server that unescapes.

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...apis.passage import PASSAGE
 from ...settings import Settings
-from ...upstream.backend_memory import BackendMemory, Evidence, PendingProof, Told
+from ...upstream.backend_memory import BackendMemory, BackendReply, Evidence, PendingProof
 from ...usage.meter import UsageMeter, meter_for
 from ...usage.tap import may_lack_numbers, with_numbers, without_numbers
 from ...usage.upstream_tokenizer import Question
@@ -39,7 +39,7 @@ _MAX_ANSWER = 16 << 20
 _MAX_WHOLE = 8 << 20
 _log = logging.getLogger("toolcall_middleware")
 
-_Told = TypeVar("_Told")
+_Reply = TypeVar("_Reply")
 _Found = TypeVar("_Found")
 
 
@@ -63,7 +63,7 @@ async def wait_for(meter: UsageMeter, app: ASGIApp, scope: Scope, paths: tuple[s
 
 
 async def converse(
-    questions: Generator[Question, _Told | None, _Found], answer: Callable[[Question], Awaitable[_Told | None]]
+    questions: Generator[Question, _Reply | None, _Found], answer: Callable[[Question], Awaitable[_Reply | None]]
 ) -> _Found:
     """Answer each of `questions`, and return what they find."""
     try:
@@ -139,11 +139,11 @@ async def _answered(proof: PendingProof, app: ASGIApp, scope: Scope, paths: tupl
     loop = asyncio.get_running_loop()
     end = loop.time() + (_PROOF_SECONDS if proof.support or proof.window else _COUNT_SECONDS)
 
-    async def told(question: Question) -> Told | None:
+    async def reply_to(question: Question) -> BackendReply | None:
         status, body = await ask(app, scope_of(scope, paths, question), question.body, end - loop.time())
-        return None if body is None else Told(status, body)
+        return None if body is None else BackendReply(status, body)
 
-    return await converse(proof.questions(), told)
+    return await converse(proof.questions(), reply_to)
 
 
 class WholeUsage(Answer):

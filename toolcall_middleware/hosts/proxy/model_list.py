@@ -68,17 +68,17 @@ class Listing:
         if not upstream.config.has_globs:
             return []
         # Lists are kept by the headers that are sent: whatever decides an upstream's answer is among them.
-        told = tuple(_told(scope["headers"], keyed=upstream.config.settings.upstream_key is not None))
-        key = (id(upstream), told)
+        sent = tuple(_sent_headers(scope["headers"], keyed=upstream.config.settings.upstream_key is not None))
+        key = (id(upstream), sent)
         kept = self._kept.get(key)
         if kept is not None:
             return kept[0]
-        listed = _listed(*await ask_for_models(upstream, {**scope, "client": None}, told))
+        listed = _listed(*await ask_for_models(upstream, {**scope, "client": None}, sent))
         self._kept.put(key, (listed,), seconds=_FAILED if listed is None else _FRESH)
         return listed
 
 
-def _told(headers: Iterable[Pair], *, keyed: bool) -> Iterator[Pair]:
+def _sent_headers(headers: Iterable[Pair], *, keyed: bool) -> Iterator[Pair]:
     """The headers that an upstream is asked with. keyed: by the operator's key, with none of the client's."""
     for given, value in headers:
         name = given.lower()

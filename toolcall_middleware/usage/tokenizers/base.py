@@ -144,8 +144,8 @@ def count_messages(prompt: Prompt, count: Callable[[str], int]) -> Count:
         else:
             exact = False
             for part in content if isinstance(content, list) else ():
-                told = isinstance(part, dict) and _is_text(part)
-                tokens += count(part["text"]) if told else _TOKENS_A_PART
+                is_text = isinstance(part, dict) and _is_text(part)
+                tokens += count(part["text"]) if is_text else _TOKENS_A_PART
         if isinstance(message.get("name"), str):
             tokens += 1 + count(message["name"])
         calls = message.get("tool_calls")

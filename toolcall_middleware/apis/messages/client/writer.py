@@ -352,7 +352,7 @@ class Errors:
 
     def reply(self, error: ToolCallError) -> FaceReply:
         """The error as an HTTP answer."""
-        status, kind, message = self._told(error)
+        status, kind, message = self._in_anthropic_terms(error)
         headers = {name.lower(): value for name, value in error.headers.items()}
         headers.pop("content-type", None)
         if status != error.status and status >= 500:
@@ -367,16 +367,16 @@ class Errors:
 
     def event(self, error: ToolCallError) -> bytes:
         """The error as the last event of a stream that has begun."""
-        _, kind, message = self._told(error)
+        _, kind, message = self._in_anthropic_terms(error)
         return b"event: error\ndata: " + self._body(kind, message, error) + b"\n\n"
 
     def _body(self, kind: str, message: str, error: ToolCallError) -> bytes:
-        told: dict[str, Any] = {"type": kind, "message": message}
+        fields: dict[str, Any] = {"type": kind, "message": message}
         if isinstance(error.extra.get("details"), dict):
-            told["details"] = error.extra["details"]
-        return openai.encode({"type": "error", "error": told, "request_id": self._request_id})
+            fields["details"] = error.extra["details"]
+        return openai.encode({"type": "error", "error": fields, "request_id": self._request_id})
 
-    def _told(self, error: ToolCallError) -> tuple[int, str, str]:
+    def _in_anthropic_terms(self, error: ToolCallError) -> tuple[int, str, str]:
         """(status, type, message)."""
         if error.type == "model_error":
             return 500, "api_error", error.message

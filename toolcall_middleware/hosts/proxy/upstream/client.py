@@ -249,11 +249,11 @@ def refusal(status: int, body: bytes) -> str:
     """What an answer with this status says. Of faults of its own the server's words: llama.cpp's say that the model is
     still loading. Refusals of a client may repeat its key.
     """
-    told = f"status {status}"
+    summary = f"status {status}"
     if status < HTTPStatus.INTERNAL_SERVER_ERROR or not isinstance(openai.read_value(body), dict):
-        return told
+        return summary
     words = openai.read_error(body, status).message.strip().rstrip(".")
-    return f"{told}: {words}" if words.isprintable() and 0 < len(words) <= _LONGEST_WORDS else told
+    return f"{summary}: {words}" if words.isprintable() and 0 < len(words) <= _LONGEST_WORDS else summary
 
 
 def version_hint(url: str) -> str:

@@ -517,12 +517,12 @@ class OriginClient:
     async def ask(self, question: Question) -> Reply:
         """See Client."""
         head = head_of(question.method, question.target, question.headers)
-        seconds, told = question.seconds, question.progress
+        seconds, progress = question.seconds, question.progress
         await self._take_slot(seconds.get("pool"))
         connection: Connection | None = None
         try:
             connection = self._idle_one()
-            told.reused = connection is not None
+            progress.reused = connection is not None
             if connection is None:
                 connection = await self._dial(seconds.get("connect"))
             self._open.add(connection)
@@ -531,7 +531,7 @@ class OriginClient:
             try:
                 await connection.send(head + question.body, seconds.get("write"))
             finally:
-                told.sent = connection.sent
+                progress.sent = connection.sent
             await connection.head()
         except BaseException:
             self._give_back(connection)
