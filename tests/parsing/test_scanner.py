@@ -666,7 +666,7 @@ def test_a_body_that_refuses_its_own_opening_is_not_opened_there_again() -> None
     ],
 )
 def test_an_opening_may_not_stand_behind_what_makes_it_data(text: str, calls: int) -> None:
-    opener = replace(GRAMMAR.openers[0], not_behind=('":', "=", "("))
+    opener = replace(GRAMMAR.openers[0], not_after=('":', "=", "("))
     grammar = replace(GRAMMAR, openers=(opener, *GRAMMAR.openers[1:]))
     assert len(calls_in(alike(lambda: fresh(grammar=grammar), text))) == calls
 

@@ -405,7 +405,9 @@ def test_a_call_that_is_too_long_for_the_limit_is_not_asked_for_again() -> None:
 
 
 def test_the_retry_speaks_to_the_model() -> None:
-    message = "The arguments of the model's call of 'f' do not fit its schema: x: 'a' is wrong. It wrote: {\"x\": \"a\"}"
+    message = (
+        "The arguments of the model's call of 'f' do not fit its schema: x: 'a' is wrong. It wrote: {\"x\": \"a\"}"
+    )
     assert _to_model(message) == "The arguments of your call of 'f' do not fit its schema: x: 'a' is wrong."
     assert _to_model("The model called 'g', which is not among the tools of the request: <x>").startswith(
         "You called 'g'"

@@ -43,7 +43,7 @@ _OF_CALLS: Any = None
 _TAG = re.compile(r"<(\w[\w:.\-]{1,64})>")
 """An opening marker that text must not hold. Text never holds the shapes of special tokens (`<|…|>`)."""
 
-_BEHIND_TOOLS = re.compile(r"\{tools\}\]?\s*(</[^\s<>]+>)")
+_AFTER_TOOLS = re.compile(r"\{tools\}\]?\s*(</[^\s<>]+>)")
 """The tag that closes the tools in a prompt. No description may hold it."""
 
 
@@ -149,7 +149,7 @@ class Family:
             return ""
         # Not str.format: the layouts are full of braces, and the tools' texts may hold the other placeholder.
         listed = self.between.join(map(self.tool, tools))
-        closing = _BEHIND_TOOLS.search(self.prompt)
+        closing = _AFTER_TOOLS.search(self.prompt)
         if closing is not None:
             # In JSON, too, `<\/functions>` means `</functions>`.
             listed = guarded(listed, closing[1])
@@ -189,9 +189,9 @@ class Family:
     def _tag(self, tool: Tool) -> Tag | None:
         structural = self.calls.structural_tag
         if structural is not None:
-            before, behind, style = structural
+            before, closing, style = structural
             begin = before.replace("{name}", tool.name)
-            return Tag(begin, compact_schema(tool.parameters), behind, self.trigger, style)
+            return Tag(begin, compact_schema(tool.parameters), closing, self.trigger, style)
         begin, arguments, end = (self.write([ToolCall(tool.name, _ARGUMENTS)]) or "").partition(_ARGUMENTS)
         return Tag(begin, compact_schema(tool.parameters), end, self.trigger) if arguments else None
 

@@ -94,7 +94,7 @@ def places(
     fences = [match.start() for match in _FENCE.finditer(text)]
     fenced = list(zip(fences[::2], [*fences[1::2], len(text)], strict=False))
     found: list[NearMiss] = []
-    behind: dict[str, _Why] = {}  # by marker, because each takes a run of a parser
+    reasons: dict[str, _Why] = {}  # by marker, because each takes a run of a parser
     shown = 0
 
     def add(start: int, end: int, marker: str, why: _Why) -> None:
@@ -103,16 +103,16 @@ def places(
 
     for match in itertools.islice(_TAG.finditer(text), _MOST_PLACES):
         shown += 1
-        if _stands_in(calls, match.start()):
+        if _is_within(calls, match.start()):
             continue
         marker = match.group()[:_MAX_SHOWN]
-        why = _where(text, match.start(), fenced, thoughts) or behind.get(marker)
+        why = _where(text, match.start(), fenced, thoughts) or reasons.get(marker)
         if why is None and tools is not None and not tools.tools:
             why = NoCall.OTHER_FORMAT, "{} calls nothing: no tool may be called"
         if why is None:
-            if len(behind) == _MOST_READ:
+            if len(reasons) == _MOST_READ:
                 break
-            why = behind[marker] = _behind(text, match.start(), marker, syntax, explains=explains)
+            why = reasons[marker] = _why_unread(text, match.start(), marker, syntax, explains=explains)
         add(match.start(), match.end(), f"`{marker}`", why)
     if shown or tools is None:
         return found
@@ -121,7 +121,7 @@ def places(
         *((match.start(), match.end(), match.group(1), "JSON that names `{}`", _UNMARKED) for match in named),
         *((start, end, name, "`{}` with arguments", _UNREAD) for start, end, name in _called(text, tools.by_name)),
     ):
-        if name in tools.by_name and not _stands_in(calls, start):
+        if name in tools.by_name and not _is_within(calls, start):
             why = _where(text, start, fenced, thoughts) or (NoCall.OTHER_FORMAT, otherwise)
             add(start, end, what.format(name), why)
     return found
@@ -145,19 +145,19 @@ _Why = tuple[NoCall, str]
 
 def _where(text: str, at: int, fenced: Places, thoughts: Places) -> _Why | None:
     """Why no call is read at this place: it is in reasoning, a fence or a code span. None in plain text."""
-    if _stands_in(thoughts, at):
+    if _is_within(thoughts, at):
         return NoCall.THOUGHT, "{} is in the model's reasoning"
-    if _stands_in(fenced, at):
+    if _is_within(fenced, at):
         return NoCall.EXAMPLE, "{} is an example in a fence"
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return (NoCall.EXAMPLE, "{} is an example in a code span") if line.count("`") % 2 else None
 
 
-def _stands_in(pieces: Places, at: int) -> bool:
+def _is_within(pieces: Places, at: int) -> bool:
     return any(begin <= at < end for begin, end in pieces)
 
 
-def _behind(text: str, at: int, marker: str, syntax: ToolFormat, *, explains: bool) -> _Why:
+def _why_unread(text: str, at: int, marker: str, syntax: ToolFormat, *, explains: bool) -> _Why:
     """Why there is no call at a marker in plain text."""
     begun = text[at : at + _MAX_READ]
     # All of it is held back: more text could have made a call of it.

@@ -16,7 +16,7 @@ the call that is named or open, or cuts it where the model was cut off. A reader
 A reader yields only in `more`, which waits for text. A question about the text (`_opens`, `_name`) is a plain function
 that raises `Undecided` where more text may change its answer (`wait`); `ask` asks it again then.
 
-White space before a tag stays unread until the tag is decided on (`k = c.behind_space()`, then `c.i = …`): of a call
+White space before a tag stays unread until the tag is decided on (`k = c.after_space()`, then `c.i = …`): of a call
 that is refused it is text. A test for "this follows" needs one for "this may follow", closing tags too. Each one
 that is forgotten makes the result depend on how the text is cut.
 """
@@ -131,7 +131,7 @@ class Cursor:
 
     # -- the text here -------------------------------------------------------------------------------------------------
 
-    def behind_space(self, limit: int | None = None) -> int:
+    def after_space(self, limit: int | None = None) -> int:
         """The index after the white space at the cursor, of which at most `limit` characters are skipped."""
         i = self.i
         m = WHITE_SPACE.match(self.s, i) if limit is None else WHITE_SPACE.match(self.s, i, i + limit)
@@ -175,7 +175,7 @@ class Cursor:
     def char(self) -> Steps[str]:
         """The next character that is not white space; the cursor is at it."""
         while True:
-            self.i = self.behind_space()
+            self.i = self.after_space()
             if self.i < len(self.s):
                 return self.s[self.i]
             yield from self.more()
@@ -200,7 +200,7 @@ class Cursor:
 
         needed: the text cannot end here.
         """
-        k = self.behind_space(limit + 1)
+        k = self.after_space(limit + 1)
         if k - self.i > limit or (k == len(self.s) and self.last and not needed):
             return -1
         if k == len(self.s):
@@ -259,7 +259,7 @@ class Cursor:
     def decided(self, markers: tuple[str, ...], limit: int | None = MAX_GAP) -> Steps[int]:
         """The index after the white space, once the text there is no longer the beginning of one of `markers`."""
         while True:
-            k = self.behind_space(limit)
+            k = self.after_space(limit)
             if self.last or self.s.startswith(markers, k) or not self.begins(markers, k):
                 return k
             yield from self.more()
@@ -270,7 +270,7 @@ class Cursor:
 
     def match(self, pattern: re.Pattern[str], limit: int = 0) -> Steps[re.Match[str] | None]:
         """The match of `pattern` after at most `limit` characters of white space, if one is there."""
-        return self.ask(lambda: self.found(pattern, self.behind_space(limit)))
+        return self.ask(lambda: self.found(pattern, self.after_space(limit)))
 
     def through(self, markers: tuple[str, ...], say: Callable[[str], object]) -> Steps[None]:
         """Pass the text before the first of `markers` to `say`, as it arrives."""
@@ -455,7 +455,7 @@ def read_fork(c: Cursor, branches: Sequence[Branch], undecided: re.Pattern[str])
     """
 
     def fitting() -> Make | None:
-        j = c.behind_space(MAX_GAP)
+        j = c.after_space(MAX_GAP)
         c.wait(len(c.s) - c.i <= MAX_GAP and undecided.fullmatch(c.s, j))
         return next((make for pattern, make in branches if pattern.match(c.s, j)), None)
 

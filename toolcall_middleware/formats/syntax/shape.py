@@ -234,7 +234,7 @@ def bare_call(*parts: str) -> Opener:
         pattern=r"[ \t\r\n]{0,32}".join(atoms),
         consume=False,
         body=lambda c: read_json(c, JsonCallSyntax(bare=True)),
-        not_behind=('":', "=", "(", "[", ",", ">"),  # a part of other data, or of a session
+        not_after=('":', "=", "(", "[", ",", ">"),  # a part of other data, or of a session
     )
 
 
@@ -305,7 +305,7 @@ def _list_opener(*beginning: tuple[str, ...], fences: Iterable[str] = ()) -> Ope
         consume=False,
         body=lambda c: read_json(c, _MESSAGE if c.at_start else _WRAPPED),
         fences=frozenset(fences),
-        not_behind=('":', "=", "(", "["),  # a message within a JSON document, or code
+        not_after=('":', "=", "(", "["),  # a message within a JSON document, or code
     )
 
 

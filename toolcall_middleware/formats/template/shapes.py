@@ -56,9 +56,9 @@ def of_layout(layout: Layout, texts: Mapping[str, str]) -> Syntax | None:
     next_, _, again = rest.partition(KEYS[1])
     if again != is_ + VALUES[1]:
         return None
-    if layout.behind(NAME).strip() == "(" and is_.strip().startswith("="):
+    if layout.gap_after(NAME).strip() == "(" and is_.strip().startswith("="):
         return _pythonic(layout, is_, texts)
-    if layout.before.endswith("call:") and layout.behind(NAME) == "{" and is_.startswith(":"):
+    if layout.before.endswith("call:") and layout.gap_after(NAME) == "{" and is_.startswith(":"):
         return _gemma(layout, is_[1:])
     return _tags(layout, is_, next_, texts)
 
@@ -77,7 +77,7 @@ def is_special(marker: str) -> bool:
     return marker.startswith(("<|", "<｜", "[", "]"))
 
 
-def _behind(kind: str, calls: Shape, *openers: Opener) -> Syntax | None:
+def _after_openers(kind: str, calls: Shape, *openers: Opener) -> Syntax | None:
     """The syntax of calls that begin with one of the openers. Openers that ordinary text may hold are dropped."""
     known = tuple(each for each in openers if unmistakable(each.marker))
     return Syntax(f"{kind} behind {known[0].marker}", known, calls) if known else None
@@ -102,7 +102,7 @@ def _object(layout: Layout) -> Syntax | None:
             None if keyed or not begin else Syntax("a JSON object without a marker", (bare_call(begin[1], ":"),), calls)
         )
     around = (layout.opening.strip(), layout.closing.strip()) if not layout.call.lstrip().startswith("{") else ()
-    return _behind(
+    return _after_openers(
         f"JSON objects{' whose key is the name' * keyed}",
         calls,
         opener(marker, calls, special=is_special(marker)),
@@ -124,7 +124,7 @@ def _named(layout: Layout) -> Syntax | None:
         alone=not marker,
         special=is_special(marker or layout.before.strip()),
     )
-    return _behind("a name and JSON", calls, *calls.openers) if calls.layout.end else None
+    return _after_openers("a name and JSON", calls, *calls.openers) if calls.layout.end else None
 
 
 # -- arguments are one by one -----------------------------------------------------------------------------------------
@@ -139,18 +139,18 @@ def _pythonic(layout: Layout, is_: str, texts: Mapping[str, str]) -> Syntax | No
         quote=single if is_.endswith("'") else double,
     )
     marker = calls.marker
-    return _behind("a Python list of calls", calls, opener(marker, calls, special=is_special(marker)))
+    return _after_openers("a Python list of calls", calls, opener(marker, calls, special=is_special(marker)))
 
 
 def _gemma(layout: Layout, mark: str) -> Syntax | None:
     begin, end = layout.before.removesuffix("call:").strip(), layout.after.removeprefix(f"{mark}}}").strip()
     calls = Gemma(mark=mark, open=begin, close=end)
-    return _behind("Gemma's notation", calls, *calls.openers) if mark and begin and end else None
+    return _after_openers("Gemma's notation", calls, *calls.openers) if mark and begin and end else None
 
 
 def _tags(layout: Layout, is_: str, next_: str, texts: Mapping[str, str]) -> Syntax | None:
     value_end = common_start(next_, layout.after)
-    parameter = common_end(next_[len(value_end) :], layout.behind(NAME))
+    parameter = common_end(next_[len(value_end) :], layout.gap_after(NAME))
     end = layout.after[len(value_end) :]
     written = _between_key_and_value(is_, texts)
     if value_end + parameter != next_ or not parameter or len(tokens(value_end)) != 1 or not tokens(end) or not written:
@@ -160,7 +160,7 @@ def _tags(layout: Layout, is_: str, next_: str, texts: Mapping[str, str]) -> Syn
         open=layout.opening.lstrip(),
         close=layout.closing.rstrip(),
         between=layout.between or "",
-        call=before + NAME + layout.behind(NAME).removesuffix(parameter) + "{slots}" + end,
+        call=before + NAME + layout.gap_after(NAME).removesuffix(parameter) + "{slots}" + end,
         slot=parameter + "{key}" + written + "{value}" + value_end,
         noise=(*tokens(before[: before.rfind("<")]), *tokens(end)[1:]) if outer else (),
     )
@@ -169,7 +169,7 @@ def _tags(layout: Layout, is_: str, next_: str, texts: Mapping[str, str]) -> Syn
     except (LookupError, ValueError, re.error):
         return None
     marker = outer or slots.layout().wrapper
-    return _behind(
+    return _after_openers(
         "a tag for each argument",
         slots,
         opener(marker, slots, special=is_special(marker)),

@@ -69,12 +69,12 @@ def _block(with_tools: str, without: str, turns: Turns, shown: str) -> ToolBlock
         then = added.find(two, at + len(one)) if at >= 0 else -1
         if then < 0:
             continue
-        before, between, behind = added[:at], added[at + len(one) : then], added[then + len(two) :]
-        before, behind = _within_turn(before, behind, turns)
-        words = before + behind
+        before, between, after = added[:at], added[at + len(one) : then], added[then + len(two) :]
+        before, after = _within_turn(before, after, turns)
+        words = before + after
         if any(name in words or name in between for name in probes.NAMES) or len(words) > MAX_WORDS:
             return None
-        prompt = f"{_literal(before.lstrip())}{{tools}}{_literal(behind.rstrip())}"
+        prompt = f"{_literal(before.lstrip())}{{tools}}{_literal(after.rstrip())}"
         if not _LETTERS.search(words):
             prompt = _OWN_WORDS.replace("{tools}", prompt)
         if not shown or shown not in words:
@@ -85,11 +85,11 @@ def _block(with_tools: str, without: str, turns: Turns, shown: str) -> ToolBlock
     return None
 
 
-def _within_turn(before: str, behind: str, turns: Turns) -> tuple[str, str]:
+def _within_turn(before: str, after: str, turns: Turns) -> tuple[str, str]:
     """The words without other messages and without the markers of turns."""
     for sentinel in (probes.SYSTEM, probes.USER):
         before = before.rpartition(sentinel)[2]
-        behind = behind.partition(sentinel)[0]
+        after = after.partition(sentinel)[0]
     known = markup.gathered()
     marks = {*turns.ends, *turns.stops, *known.ends, *known.stops, *tokens(turns.begin)}
     # The tags of results are stops too, and words about them stay.
@@ -99,8 +99,8 @@ def _within_turn(before: str, behind: str, turns: Turns) -> tuple[str, str]:
         before = before[cut:]
         head, newline, rest = before.partition("\n")
         before = rest if newline and head.strip().isalpha() else before  # the role
-    ends = [behind.find(mark) for mark in marks if mark in behind]
-    return before, behind[: min(ends)] if ends else behind
+    ends = [after.find(mark) for mark in marks if mark in after]
+    return before, after[: min(ends)] if ends else after
 
 
 def _literal(text: str) -> str:

@@ -60,7 +60,7 @@ class Layout:
         """The parts in their order."""
         return "".join(_PARTS.findall(self.call))
 
-    def behind(self, part: str) -> str:
+    def gap_after(self, part: str) -> str:
         """The text between a part and the next one."""
         pieces = _PARTS.split(self.call)
         return pieces[pieces.index(part) + 1]
@@ -103,16 +103,16 @@ def read(template: ChatTemplate) -> Turns | str:
     plain, followed, *texts = map(_after_question, rendered)
     if plain is None or probes.CONTENT not in plain:
         return "a conversation without tools cannot be rendered"
-    before, behind = plain.split(probes.CONTENT, 1)
+    before, after = plain.split(probes.CONTENT, 1)
     following = (followed or "").partition(probes.CONTENT)[2]
-    ends = tuple(dict.fromkeys(filter(None, (_first(behind or following), template.special.get("eos_token", "")))))
+    ends = tuple(dict.fromkeys(filter(None, (_first(after or following), template.special.get("eos_token", "")))))
     reasoning = _reasoning(texts[:3], before)
     why = "the template does not write calls"
     for number, dialect in enumerate(DIALECTS, start=1):
         one, two, answered = texts[3 * number :][:3]
         if one is None or probes.NAMES[0] not in one:
             continue
-        begin, end = common_start(before, one), common_end(behind, one)
+        begin, end = common_start(before, one), common_end(after, one)
         to_result, sentinel, after_result = (answered or "").partition(probes.RESULT)
         to_result = to_result[len(common_start(to_result, one)) :] if sentinel else ""
         others = (*ends, *tokens(_without_turn(one, begin, end, ends, reasoning)))
@@ -168,17 +168,17 @@ def _opens(text: str, others: Sequence[str]) -> list[str]:
     return [token for token in tokens(text) if token not in others and not token.startswith(("</", "[/"))][:1]
 
 
-def _directly_around(before: str, behind: str) -> tuple[str, str] | None:
+def _directly_around(before: str, after: str) -> tuple[str, str] | None:
     """The markers directly around a place, with the white space up to it; None where one is missing."""
-    opening, closing = (tokens(before) or [""])[-1], _first(behind)
+    opening, closing = (tokens(before) or [""])[-1], _first(after)
     if not opening or not closing or not before.rstrip().endswith(opening):
         return None
-    return before[before.rindex(opening) :], behind[: behind.index(closing) + len(closing)]
+    return before[before.rindex(opening) :], after[: after.index(closing) + len(closing)]
 
 
-def _result(before: str, behind: str) -> tuple[str, str] | None:
+def _result(before: str, after: str) -> tuple[str, str] | None:
     """The tags directly around a result, where there are such."""
-    found = _directly_around(before, behind)
+    found = _directly_around(before, after)
     if found is None or (closing := found[1].lstrip()) in markup.gathered().ends:
         return None
     names = [tag.strip().strip("<>[]/|｜").lower() for tag in found]
@@ -188,10 +188,10 @@ def _result(before: str, behind: str) -> tuple[str, str] | None:
 def _reasoning(thinking: Sequence[str | None], before_text: str) -> tuple[str, str] | None:
     """The markers around reasoning. One that also opens the text opens any message."""
     for text in thinking:
-        before, thought, behind = (text or "").partition(probes.THOUGHT)
-        if not thought or probes.CONTENT not in before + behind:
+        before, thought, after = (text or "").partition(probes.THOUGHT)
+        if not thought or probes.CONTENT not in before + after:
             continue
-        found = _directly_around(before, behind.partition(probes.CONTENT)[0])
+        found = _directly_around(before, after.partition(probes.CONTENT)[0])
         if found is not None and not before_text.rstrip().endswith(opening := found[0].rstrip()):
             return opening, found[1].lstrip()
     return None

@@ -219,7 +219,7 @@ def _call(c: Cursor, name: str, head: _Header, tags: str) -> Steps[None]:
 
 def _before_call(c: Cursor, name: str, head: _Header, tags: str) -> bool:
     """Go to a call's arguments, or to the marker that shows that it has none. False: to tags, or text before."""
-    c.i = j = c.behind_space()
+    c.i = j = c.after_space()
     s = c.s
     if j == len(s):
         raise Undecided
@@ -388,7 +388,7 @@ def _says_json(c: Cursor) -> Steps[bool]:
 
 def _another(c: Cursor) -> bool:
     """Whether another message follows a call."""
-    s, j = c.s, c.behind_space(_MAX_GAP)
+    s, j = c.s, c.after_space(_MAX_GAP)
     if c.i == len(s):
         raise Undecided
     if _NEXT_WORDS.match(s, j):

@@ -110,7 +110,7 @@ def _before_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> Steps[t
     while True:
         m = yield from c.match(_BRACKET if syntax.bare else _BRACKET_OR_FENCE, MAX_GAP)
         if m is None:
-            if c.behind_space() < len(c.s) or not c.sink.committed:
+            if c.after_space() < len(c.s) or not c.sink.committed:
                 raise NotACall
             c.i = len(c.s)
             return "", in_list

@@ -166,7 +166,7 @@ def _any_of(markers: tuple[str, ...]) -> re.Pattern[str]:
 def _item(c: Cursor, layout: NamedLayout, *, fresh: bool) -> bool:
     """Go past the marker that opens a call. False where none follows."""
     while True:
-        j = c.behind_space()
+        j = c.after_space()
         if c.take(layout.item, j):
             return True
         if c.take(layout.close, j):
@@ -244,7 +244,7 @@ def _before_arguments(c: Cursor, before: tuple[str, ...] = ()) -> Steps[tuple[st
     """
     fenced = False
     while True:
-        s, j = c.s, c.behind_space(MAX_GAP)
+        s, j = c.s, c.after_space(MAX_GAP)
         if c.take(before, j):
             continue
         fence = FENCE.match(s, j)
@@ -292,7 +292,7 @@ def _after_call(c: Cursor, layout: NamedLayout, *, marked: bool) -> Steps[bool]:
 def _goes_on(c: Cursor, layout: NamedLayout) -> bool:
     """Whether another call follows without an opening marker: the name of an offered tool, and what ends a name."""
     ends = tuple(end for end in layout.name_ends if end != "{")
-    j = c.behind_space(MAX_GAP)
+    j = c.after_space(MAX_GAP)
     m = TOOL_NAME.match(c.s, j)
     k = j if m is None else m.end()
     if m is not None and c.s.startswith(ends, k):

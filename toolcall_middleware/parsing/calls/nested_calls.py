@@ -57,7 +57,7 @@ def _opening(c: Cursor, mark: str, block: str) -> Steps[str | None]:
     begun = half_of(tag)
     while True:
         s, committed = c.s, c.sink.committed
-        j = c.behind_space(_MAX_GAP)
+        j = c.after_space(_MAX_GAP)
         m = tag.match(s, j)
         if m is None:
             half = j - c.i < _MAX_GAP and len(s) - j < _LONG and begun.match(s, j) is not None

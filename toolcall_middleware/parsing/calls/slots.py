@@ -16,7 +16,7 @@ from ..patterns import half, half_of
 from ..values.json_reader import decoded, quoted
 from ..values.typing import STRING, Places, is_json, json_of, repaired_json
 from .call_arguments import CallArguments
-from .slot_layout import CDATA, CDATA_END, MAX_TAG, Layout, behind_space, ends, without_entities
+from .slot_layout import CDATA, CDATA_END, MAX_TAG, Layout, after_space, ends, without_entities
 
 # JSON arguments may be in a code block, in a string, or in a list.
 _FENCE = re.compile(r"`{3}[a-z]{0,16}[ \t]{0,16}\r?\n")
@@ -51,7 +51,7 @@ def _opening(c: Cursor, layout: Layout, *, first: bool) -> Steps[_Call | None]:
     noise, bare = layout.d.noise, layout.d.bare
     while True:
         s, committed = c.s, c.sink.committed
-        j = c.behind_space(MAX_TAG)
+        j = c.after_space(MAX_TAG)
         if layout.close and s.startswith(layout.close, j):
             c.i = j + len(layout.close)
             if first and not layout.reopen:
@@ -167,7 +167,7 @@ class _Call:
         c, layout, s = self.c, self.layout, self.c.s
         if self.empty or not layout.slot_heads:  # without slots its arguments are JSON, as the tag says
             return True
-        j = behind_space(s, self.after)
+        j = after_space(s, self.after)
         if s.startswith(layout.after_name, j):
             # Names such as `search` are HTML's, too: an empty element is no call of a tool that needs an argument.
             return not (layout.in_tag and self._needs_some)
@@ -252,7 +252,7 @@ class _Call:
         Else the reader of what follows, if that is a slot or JSON. Raises Undecided.
         """
         c, layout = self.c, self.layout
-        s, i = c.s, c.behind_space()
+        s, i = c.s, c.after_space()
         if i == len(s):
             c.i = i
             raise Undecided
@@ -537,7 +537,7 @@ class _Value:
         layout, c = self.layout, self.c
         if not self._nested:
             return layout.fits(c, k)
-        j = behind_space(s, k)
+        j = after_space(s, k)
         if (m := layout.slot.match(s, j)) is not None:
             ended = self._is_next(layout.name_in(m, "key"))
         else:

@@ -38,7 +38,7 @@ class Opener:
     """False where the opening is itself part of the call (`{`)."""
     fences: frozenset[str] = frozenset()
     """Info strings of the code fences in which this syntax counts anywhere in a text."""
-    not_behind: tuple[str, ...] = ()
+    not_after: tuple[str, ...] = ()
     """Text that it cannot directly follow (white space aside), because there it is part of other data."""
     special: bool = False
     """The marker is a single token, which no thought contains: a thought that is never closed ends there."""

@@ -341,8 +341,8 @@ class Markup:
         sink = self._sink
         if not self.cut or not self._marked or not sink.held:
             return False
-        behind = "".join(sink.held)[sink.opening :] + rest
-        alone = not behind.strip() if sink.opening else sink.committed and not behind.strip(", \t\r\n")
+        trailing = "".join(sink.held)[sink.opening :] + rest
+        alone = not trailing.strip() if sink.opening else sink.committed and not trailing.strip(", \t\r\n")
         if alone:
             sink.held = []
         return alone

@@ -178,10 +178,10 @@ class OpenedAnswer:
         if at < 0:
             self._carry = text[keep:]
             return events
-        behind = text[at + len(close) :]
+        rest = text[at + len(close) :]
         if not self._in_call:
-            return events + self._close(behind)
-        self._inside = [behind]
+            return events + self._close(rest)
+        self._inside = [rest]
         return events + self._read(text[at:])
 
     def finish(self, *, cut: bool = False) -> list[Event]:
@@ -253,8 +253,8 @@ class OpenedAnswer:
         self._ahead = [ahead[at:]]
         return out
 
-    def _close(self, behind: str) -> list[Event]:
-        """Close the thought: `behind` is the beginning of the answer."""
+    def _close(self, rest: str) -> list[Event]:
+        """Close the thought: `rest` is the beginning of the answer."""
         tags, self._over, self.opened = self._tags, True, True
         if self._parsed:
             out = [self._in_thought(event) for event in (*self._held, *self._parser.finish(cut=True))]
@@ -263,7 +263,7 @@ class OpenedAnswer:
         out.append(Reasoning("" if tags.channel else tags.close, markup=True, channel=tags.channel))
         self._drop()
         self._parser = self._make()
-        return out + self._parser.feed(behind)
+        return out + self._parser.feed(rest)
 
     def _end(self, *, cut: bool) -> list[Event]:
         """The events of an answer without a closing tag."""

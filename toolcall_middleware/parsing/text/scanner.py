@@ -131,8 +131,8 @@ class Scanner:
         while markup.body is not None:
             self._scan(markup.finish(), last=True)
         sink.report_end()
-        beside_call = sink.calls and out.reasoning is None and not out.gap_follows_text
-        if not beside_call or (sink.keep_raw and "".join(out.gap).isspace()):
+        next_to_call = sink.calls and out.reasoning is None and not out.gap_follows_text
+        if not next_to_call or (sink.keep_raw and "".join(out.gap).isspace()):
             out.emit_gap()
         out.gap = []
         sink.flow = None  # no text follows, and a cycle would keep its reader
@@ -241,7 +241,7 @@ class Scanner:
                     return out.hold(s, begin, pos)
             if m is None or not self._can_open_here(m, s, begin, pos):
                 m = compiled.on_line.marker_at(s, pos) if on_line else None
-                if m is None or not self._counts_here(m, behind_nothing=not s[begin:pos].strip()):
+                if m is None or not self._counts_here(m, after_blank=not s[begin:pos].strip()):
                     i = pos + 1
                     continue
             step = self._marker(s, begin, pos, m, last=last)
@@ -267,10 +267,10 @@ class Scanner:
             if not live:
                 return m.end()
             out.span = 0
-        behind_call = self._sink.calls > 0 and out.follows_call and SPACE.match(s, begin, pos).end() == pos
-        if (kind == "x" and (not behind_call or out.at_start)) or (kind == "s" and not self._sink.calls):
+        after_call = self._sink.calls > 0 and out.follows_call and SPACE.match(s, begin, pos).end() == pos
+        if (kind == "x" and (not after_call or out.at_start)) or (kind == "s" and not self._sink.calls):
             return m.end()
-        if kind == "c" and not behind_call:
+        if kind == "c" and not after_call:
             # A template may have opened the reasoning in the prompt: what follows is the answer's start.
             out.emit_prose(s, begin, m.end())
             out.events.append(Reasoning("", markup=True))
@@ -307,33 +307,33 @@ class Scanner:
         compiled = self._compiled
         if n - pos > _MAX_ENDS:
             return end
-        behind = compiled.ends.match(s, end).end()
-        next_turn = compiled.at_start.marker_at(s, behind) if behind < n and self._sink.calls else None
+        after = compiled.ends.match(s, end).end()
+        next_turn = compiled.at_start.marker_at(s, after) if after < n and self._sink.calls else None
         if next_turn is not None and compiled.group(next_turn)[0] == "s":
             self._out.emit_prose(s, begin, pos)
-            return -behind - 1
-        if behind < n and (last or not compiled.at_start.may_begin_at(s, behind)):
+            return -after - 1
+        if after < n and (last or not compiled.at_start.may_begin_at(s, after)):
             return end
         if not last:
             return -self._out.hold(s, begin, pos) - 1
         self._out.emit_prose(s, begin, pos)
         return -n - 1
 
-    def _counts_here(self, m: re.Match[str], *, behind_nothing: bool) -> bool:
+    def _counts_here(self, m: re.Match[str], *, after_blank: bool) -> bool:
         """Whether an opener counts at the beginning of a line: the tool that it names, if it names one, is offered."""
         opener = self._compiled.openers[m.lastgroup or ""]
         if opener.in_thought and not self._options.in_thought and self._out.reasoning is None:
             return False
-        if opener.where is Where.START and not (self._out.at_start and behind_nothing):
+        if opener.where is Where.START and not (self._out.at_start and after_blank):
             return False
         return self._code.offers(m)
 
     def _can_open_here(self, m: re.Match[str], s: str, begin: int, pos: int) -> bool:
         opener = self._compiled.openers.get(self._compiled.group(m))
-        if opener is None or not opener.not_behind:
+        if opener is None or not opener.not_after:
             return True
         before = ("".join(self._out.recent) + s[max(begin, pos - TAIL) : pos])[-TAIL:]
-        return not before.rstrip().endswith(opener.not_behind)
+        return not before.rstrip().endswith(opener.not_after)
 
 
 @functools.lru_cache(maxsize=64)

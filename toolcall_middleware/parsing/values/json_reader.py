@@ -392,7 +392,7 @@ def _after(at: JsonReader, c: str) -> Steps[None]:
         _bracket(at, "{" if c == "}" else "[")
     elif (c.isalnum() or c in "\"'{[_+-.$") and not _is_no_key(at, c):
         at.put(",", i, i)
-        at.state = _behind_comma(at)
+        at.state = _after_comma(at)
     elif c == "/":  # no comment: nothing more is read
         at.put("", i, i + 1)
         while not at.last:
@@ -405,7 +405,7 @@ def _is_no_key(at: JsonReader, c: str) -> bool:
     return c in "{[" and at.stack[-1] == "{"
 
 
-def _behind_comma(at: JsonReader) -> int:
+def _after_comma(at: JsonReader) -> int:
     return _KEY if at.stack[-1] == "{" else _VALUE
 
 
@@ -427,7 +427,7 @@ def _comma(at: JsonReader) -> Steps[None]:
         at.state = _AFTER
         at.repaired = True
     else:
-        at.state = _behind_comma(at)
+        at.state = _after_comma(at)
         at.out += at.pending
 
 
