@@ -6,6 +6,7 @@ The table is the public contract; nothing else in the package chooses a status.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -62,6 +63,7 @@ CODES: dict[str, _Code] = {
 }
 """Every code of ours."""
 _MODEL_ERROR = "model_error"
+_MOST_CARRIED = 8192  # bytes of an error that carries its JSON
 
 
 class SettingsError(ValueError):
@@ -105,7 +107,7 @@ class ToolCallError(Exception):
         self.extra = dict(extra or {})
         self.written = ""  # what the model wrote, where it is the model's fault
 
-    def body(self) -> ErrorBody:
+    def body(self) -> bytes:
         """The JSON body `{"error": {"message", "type", "param", "code"}}`."""
         fields = {"message": self.message, "type": self.type, "param": self.param, "code": self.code, **self.extra}
         return ErrorBody.of({"error": fields})
@@ -118,20 +120,29 @@ class ToolCallError(Exception):
 class ErrorBody(bytes):
     """The body of an error, with the JSON in it as `value`: whoever passes the body on need not parse it again.
 
-    A change of the bytes makes plain bytes of it.
+    A change of the bytes makes plain bytes of it. A large body stays plain bytes: its JSON may take twenty times the
+    memory, which a client that reads slowly would hold.
     """
 
     value: Any
 
     @classmethod
-    def of(cls, value: Any) -> ErrorBody:
+    def of(cls, value: Any) -> bytes:
         """The JSON of `value`."""
         try:
-            body = cls(msgspec.json.encode(value))
+            written = msgspec.json.encode(value)
         except UnicodeEncodeError:
             # A lone surrogate, as a model or a backend may write it, has no bytes: it stays an escape.
-            body = cls(json.dumps(value).encode())
-        body.value = value
+            written = json.dumps(value).encode()
+        return cls.carrying(written, lambda: value)
+
+    @classmethod
+    def carrying(cls, data: bytes, value: Callable[[], Any]) -> bytes:
+        """`data` with the JSON in it, which `value` gives."""
+        if isinstance(data, cls) or len(data) > _MOST_CARRIED:
+            return data
+        body = cls(data)
+        body.value = value()
         return body
 
 

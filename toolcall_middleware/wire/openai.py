@@ -335,13 +335,14 @@ def is_odd_content(message: Fields) -> bool:
     return content[:1] not in {b"n", b'"', b""}
 
 
-def parsed_error(data: bytes) -> ErrorBody:
-    """The body of an error with the JSON in it, which is parsed only once."""
-    if isinstance(data, ErrorBody):
-        return data
-    body = ErrorBody(data)
-    body.value = read_value(data)
-    return body
+def parsed_error(data: bytes) -> bytes:
+    """The body of an error with the JSON in it, which is parsed only once; a large one stays as it is."""
+    return ErrorBody.carrying(data, lambda: read_value(data))
+
+
+def error_value(data: bytes) -> Any:
+    """The JSON value in the body of an error; None when it cannot be read."""
+    return data.value if isinstance(data, ErrorBody) else read_value(data)
 
 
 def read_error(data: bytes, status: int | None = None) -> ToolCallError:
@@ -349,7 +350,7 @@ def read_error(data: bytes, status: int | None = None) -> ToolCallError:
 
     status: of the HTTP answer. An error in a stream has none, and its code tells.
     """
-    value = data.value if isinstance(data, ErrorBody) else read_value(data)
+    value = error_value(data)
     if isinstance(value, list) and len(value) == 1:
         value = value[0]  # Google's, in its OpenAI API as well
     outer = value if isinstance(value, dict) else {}

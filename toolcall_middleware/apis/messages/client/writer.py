@@ -413,7 +413,7 @@ class Errors:
 
 def is_error(body: bytes) -> bool:
     """Whether the JSON is an error as this API writes them."""
-    value = openai.parsed_error(body).value
+    value = openai.error_value(body)
     return isinstance(value, dict) and value.get("type") == "error" and isinstance(value.get("error"), dict)
 
 

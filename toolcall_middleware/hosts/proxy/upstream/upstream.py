@@ -18,9 +18,9 @@ from urllib.parse import unquote, urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ....errors import ErrorBody, ToolCallError
+from ....errors import ToolCallError
 from ....settings import Settings
-from ....wire.openai import parsed_error, read_error
+from ....wire.openai import error_value, parsed_error, read_error
 from ...http.answer import Answer, Reads, no_client
 from ...http.bodies import LARGE, offloaded
 from ...http.head import SECRET_NAME, is_chat, without
@@ -363,7 +363,7 @@ class MaskedAnswer(Answer):
         hint = self._hint if self.start["status"] == HTTPStatus.NOT_FOUND else ""
         if self._chat:
             out = await offloaded(len(out), parsed_error, out)
-        if isinstance(out, ErrorBody) and self._chat and (hint or not _is_envelope(out)):
+        if self._chat and (hint or not await offloaded(len(out), _is_envelope, out)):
             out = await offloaded(len(out), _in_envelope, out, self.start["status"], hint)
             self.replaced((b"content-type", b"application/json"), length=len(out))
         elif out != body or self._decodes:
@@ -381,12 +381,13 @@ class MaskedAnswer(Answer):
             await self.give(await self.piece(message["body"], last=False), more=True)
 
 
-def _in_envelope(body: ErrorBody, status: int, hint: str) -> ErrorBody:
+def _in_envelope(body: bytes, status: int, hint: str) -> bytes:
     error = read_error(body, status)
     error.message += f" {hint}" if hint else ""
     return error.body()
 
 
-def _is_envelope(body: ErrorBody) -> bool:
-    error = body.value.get("error") if isinstance(body.value, dict) else None
+def _is_envelope(body: bytes) -> bool:
+    value = error_value(body)
+    error = value.get("error") if isinstance(value, dict) else None
     return isinstance(error, dict) and isinstance(error.get("message"), str) and error.keys() >= _MEMBERS
