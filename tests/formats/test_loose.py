@@ -214,3 +214,10 @@ def test_an_empty_element_is_no_call_of_a_tool_that_needs_an_argument() -> None:
         assert (calls_in(events), text_in(events)) == ([], text)
     for call in ("<search>\n<city>Paris</city>\n</search>", "<ping></ping>"):
         assert len(calls_in(read(registry.get("auto").parser(needs, ParserOptions()), [*call]))) == 1
+
+
+def test_the_tag_of_a_tool_named_tool_code_is_its_call() -> None:
+    tools = ToolSet.of([Tool("tool_code", "", {"type": "object", "properties": {"code": {"type": "string"}}})])
+    text = "Let me look.\n<tool_code>\n<code>print(1)</code>\n</tool_code>"
+    (call,) = calls_in(alike(lambda: registry.get("auto").parser(tools, ParserOptions()), text))
+    assert (call.name, call.arguments) == ("tool_code", '{"code": "print(1)"}')

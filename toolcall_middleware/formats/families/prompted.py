@@ -198,9 +198,9 @@ _CODE = Opener(
     body=pythonic_calls(brackets=False, **_PYTHON),
 )
 _END = ("</tool_code>",)
-_CODE_TAG = opener(
-    "<tool_code>",
-    fork(
+_CODE_TAG = Opener(
+    pattern=r"<tool_code>(?=[ \t\r\n]{0,256}[^ \t\r\n<])",  # a tag after it is a parameter of a tool with this name
+    body=fork(
         (r"\{", json_calls(close=_END)),
         (r"\[", pythonic_calls(close=_END, **_PYTHON)),
         (_FIRST_CALL, pythonic_calls(brackets=False, close=_END, **_PYTHON)),
