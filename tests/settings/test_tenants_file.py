@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from toolcall_middleware.errors import SettingsError
 from toolcall_middleware.settings import MAXIMA, OPTIONS, PROFILES, Settings
-from toolcall_middleware.settings.tenants_file import ALLOWED, Tenants, _Reader, hash_of, nobody, read_tenants
+from toolcall_middleware.settings.tenants_file import ALLOWED, Tenants, _Reader, hash_of, read_tenants, without_file
 
 KEY = b"Bearer sk-one"
 HASH = hashlib.sha256(KEY).hexdigest()
@@ -86,7 +86,7 @@ def test_another_spelling_of_a_header_is_the_same_tenant() -> None:
 
 def test_without_a_file_tenants_differ_in_their_rates_only() -> None:
     settings = Settings()
-    one, other = nobody(settings).find(None, KEY), nobody(settings).find("x", None)
+    one, other = without_file(settings).find(None, KEY), without_file(settings).find("x", None)
     assert one.settings is other.settings is settings
     assert one.key != other.key
     assert "sk-one" not in one.key

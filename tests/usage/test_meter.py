@@ -202,24 +202,24 @@ def test_reasoning_in_the_text_is_told_apart(texts: list[str], reasoning: int | 
 
 
 def test_what_is_written_beside_the_content_counts() -> None:
-    def beside(**message: Any) -> dict[str, Any]:
+    def outside(**message: Any) -> dict[str, Any]:
         counted = meter(tokenizer=of_tiktoken(encoding()))
         fields = openai.read_object(json.dumps({"role": "assistant", "content": None, **message}).encode())
-        assert counted.wrote_beside(fields or {}) == bool(message)
+        assert counted.wrote_outside_content(fields or {}) == bool(message)
         total = counted.total()
         assert total is not None
         assert total["total_tokens"] == total["prompt_tokens"] + total["completion_tokens"]
         assert total.get("estimated", False) == ("refusal" not in message and bool(message))
         return total
 
-    both = beside(reasoning="abc", reasoning_content="abc")
+    both = outside(reasoning="abc", reasoning_content="abc")
     assert (both["completion_tokens"], both["completion_tokens_details"]) == (3, {"reasoning_tokens": 3})
-    assert beside(refusal="no")["completion_tokens"] == 2
+    assert outside(refusal="no")["completion_tokens"] == 2
     call = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    assert beside(tool_calls=[call, {"custom": {"name": "g", "input": "abc"}}, 5])["completion_tokens"] == 3 + 4
-    assert beside(tool_calls=[json.loads("[" * 900 + "]" * 900), call])["completion_tokens"] == 3
-    assert beside(function_call={"name": "f", "arguments": "{}"})["completion_tokens"] == 3
-    assert beside()["completion_tokens"] == 0
+    assert outside(tool_calls=[call, {"custom": {"name": "g", "input": "abc"}}, 5])["completion_tokens"] == 3 + 4
+    assert outside(tool_calls=[json.loads("[" * 900 + "]" * 900), call])["completion_tokens"] == 3
+    assert outside(function_call={"name": "f", "arguments": "{}"})["completion_tokens"] == 3
+    assert outside()["completion_tokens"] == 0
 
 
 def test_choices_are_counted_each_for_itself() -> None:

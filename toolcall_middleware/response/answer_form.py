@@ -34,7 +34,7 @@ from ..wire.openai import Fields, Frame, with_plain_content
 from ..wire.sse import DONE, ServerEvent
 from . import said
 from .choice import CALLS, AnswerOutcome, ChoiceAnswer
-from .chunk import Choices, Part, Template, says_beside
+from .chunk import Choices, Part, Template, has_other_fields
 from .stream import Emitter, Gate, Hold, StreamRewriter, size_of
 
 _encode = msgspec.json.encode
@@ -350,7 +350,7 @@ class ChatEmitter(Emitter[bytes]):
             # In parts, because a whole call may be long: it is joined once.
             out += (frame[0], *delta, frame[1])
         if not ops:
-            extras = reason is None and says_beside(fields)
+            extras = reason is None and has_other_fields(fields)
             if extras or any(not openai.is_null(value) for value in rest.values()) or (news and reason is None):
                 out.append(_encode(rest).join(frame))
         if reason is not None:
@@ -403,7 +403,7 @@ class AnswerForm:
         # What a continued non-streaming answer begins with: a message, or steps for the writer.
         self._before: Fields = {}
         self._steps: list[Step] = []
-        self.goes_on = False
+        self.resumed = False
         """The next response continues the answer that the last one began."""
         self._emitter: Emitter[Any] | None = None  # of the current stream
 
@@ -430,7 +430,7 @@ class AnswerForm:
         begun = None
         if writer is not None:
             writer.in_use = True
-        if self.goes_on and self._emitter is not None:
+        if self.resumed and self._emitter is not None:
             emitter = self._emitter
             emitter.gate.rewind()
             begun = {name: said for name, said in emitter.top.items() if name in openai.HEAD}

@@ -39,7 +39,7 @@ class Part(msgspec.Struct):
     unchanged: bool
     """The chunk may be emitted unchanged."""
     index: int = 0
-    beside: bool = False
+    outside_content: bool = False
     """The model wrote something outside the text."""
     may_repeat: bool = True
     """Later chunks may repeat this one."""
@@ -57,8 +57,8 @@ class Choices:
     """
 
     __slots__ = (
-        "_counts", "_expected", "_make_choice", "_usage", "by_index", "goes_on",
-        "patience", "read_unparsed", "salvaged",
+        "_counts", "_expected", "_make_choice", "_usage", "by_index", "patience", "read_unparsed", "resumed",
+        "salvaged",
     )  # fmt: skip
 
     def __init__(self, make_choice: Callable[[], ChoiceAnswer], usage: UsageMeter, *, expected: int) -> None:
@@ -67,7 +67,7 @@ class Choices:
         self._expected = expected
         self._counts = usage.listens
         self.by_index: dict[int, ChoiceAnswer] = {}
-        self.goes_on = False
+        self.resumed = False
         """This answer continues an earlier one of the backend's, with which the client's answer began."""
         self.patience = 0
         self.read_unparsed: Callable[[], StreamParser] | None = None
@@ -164,7 +164,7 @@ class Choices:
         delta = openai.read_object(fields.get("delta"))
         if delta is None:
             unchanged, delta = False, {}
-        if self.goes_on:
+        if self.resumed:
             unchanged = False
             delta = {name: said for name, said in delta.items() if name != "role" and bytes(said) != b'""'}
         plain = with_plain_content(delta)
@@ -211,13 +211,13 @@ class Choices:
         """Read the delta or message of a part. `part.delta` keeps the fields that are passed on."""
         choice, delta, text = part.choice, part.delta, part.text
         if self._counts:
-            part.beside = self._usage.wrote_beside(delta, part.index)
+            part.outside_content = self._usage.wrote_outside_content(delta, part.index)
             if text:
                 self._usage.wrote(text, part.index)
-        reasoning, rest, same, beside = choice.read_reasoning(delta, text)
+        reasoning, rest, same, outside = choice.read_reasoning(delta, text)
         if rest is not delta:
             part.may_repeat = False  # the next chunk may have content, which ends the reasoning
-        delta, part.beside, part.unchanged = rest, part.beside or beside, part.unchanged and same
+        delta, part.outside_content, part.unchanged = rest, part.outside_content or outside, part.unchanged and same
         calls: list[Any] = []
         if choice.reads_native and ("tool_calls" in delta or "function_call" in delta):
             calls, delta = take_calls(delta, asked=choice.policy.native)
@@ -247,7 +247,7 @@ class Choices:
             if broken is not None:
                 raise broken
             choice = self.by_index[index] = self._make_choice()
-            choice.has_role = self.goes_on
+            choice.has_role = self.resumed
         return choice
 
     def _empty(self, choice: ChoiceAnswer, delta: Fields, *, silent: bool) -> tuple[Fields, bool]:
@@ -286,11 +286,11 @@ def take_calls(message: Fields, *, asked: bool) -> tuple[list[Any], Fields]:
 
 def speaks(part: Part) -> bool:
     """Whether a part holds text, reasoning or a call: more than a role or a finish_reason."""
-    beside = any(name not in _SILENT and not openai.is_null(value) for name, value in part.delta.items())
-    return beside or bool(part.ops) or openai.is_odd_content(part.delta)
+    emits_other = any(name not in _SILENT and not openai.is_null(value) for name, value in part.delta.items())
+    return emits_other or bool(part.ops) or openai.is_odd_content(part.delta)
 
 
-def says_beside(fields: Fields) -> bool:
+def has_other_fields(fields: Fields) -> bool:
     """Whether a chunk's choice has fields beside its delta."""
     return any(name not in _OWN_FIELDS and not openai.is_null(value) for name, value in fields.items())
 
@@ -365,7 +365,7 @@ class Template:
             self.frame = openai.frame_of_delta(self.top, self.part.fields)
             rest = [value for name, value in self.part.delta.items() if name not in {"content", "role"}]
             self.is_bare = not rest
-            self.is_silent = all(map(openai.is_null, rest)) and not says_beside(self.part.fields)
+            self.is_silent = all(map(openai.is_null, rest)) and not has_other_fields(self.part.fields)
 
     def text_of(self, raw: bytes) -> str | None:
         """The text of an event that fits the template; None for any other."""

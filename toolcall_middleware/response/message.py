@@ -315,13 +315,13 @@ class Message:
                 self._refuse("tool_not_allowed", message, at="name")
                 return
             self.warnings.append(message)
-        call.held = not self._may_stream(name) or name in policy.held or self._waits_behind(name)
+        call.held = not self._may_stream(name) or name in policy.held or self._is_held_later(name)
         if call.held or name in policy.strict:
             call.kept = Gathered()
         if not call.held:
             self._open(call, ops)
 
-    def _waits_behind(self, name: str) -> bool:
+    def _is_held_later(self, name: str) -> bool:
         """Whether a later call of this name is held until its end although it would stream as the first call."""
         return self._policy.holds_later and self.calls > 0 and self._may_stream(name)
 
@@ -435,7 +435,7 @@ class Message:
             self.broken = self.broken or not (event.complete or self.limited)
             if event.complete:
                 call.note(CallOutcome.MALFORMED, "arguments")
-            if not self._waits_behind(call.name):
+            if not self._is_held_later(call.name):
                 self.refused = True
                 if self.source < Source.REASONING:
                     self._show(event.raw, ops)

@@ -229,8 +229,8 @@ class NativeCalls:
             call.empty, call.sofar, call.written = False, "", []
         sofar = call.sofar
         if call.cumulative or len(sofar) >= _MIN_REPEATED or sofar in _OPENINGS or _is_unique(sofar):
-            goes_on = not call.cumulative and (sofar.rstrip().endswith(":") or _closes_a_key(sofar, text))
-            if sofar and text.startswith(sofar) and not goes_on:
+            unfinished = not call.cumulative and (sofar.rstrip().endswith(":") or _closes_a_key(sofar, text))
+            if sofar and text.startswith(sofar) and not unfinished:
                 text = text[len(sofar) :]  # all arguments so far, repeated, and the new ones
                 call.cumulative = True
         if len(sofar) < _MAX_COMPARED:

@@ -212,7 +212,7 @@ class StreamRewriter:
         self._counts = usage.listens
         self.choices = Choices(make_choice, usage, expected=chat.n)
         """The choices read so far, and how long a complete answer is awaited."""
-        self.choices.goes_on = begun is not None
+        self.choices.resumed = begun is not None
         self._last: Template | None = None  # of the last chunk that was read in full, if others may repeat it
         self._gate = emitter.gate
         self.accepts: Callable[[], bool] | None = None
@@ -241,7 +241,7 @@ class StreamRewriter:
         """Whether the backend's stream came to its own end."""
         return self.received_done or (self.failed is None and self.choices.all_finished)
 
-    def leaves_off(self) -> bool:
+    def suspend(self) -> bool:
         """Continue the answer in another stream. The same emitter writes it; the gate keeps its items.
 
         Returns whether the answer so far has anything that a client shows.
@@ -461,7 +461,7 @@ class StreamRewriter:
         self._gate.said = self._gate.said or any(map(self._says, parts))
         as_it_is = not counted and len(parts) == len(choices)
         repeats = emit.chunk(event.raw if as_it_is else None, parts, out, news=news)
-        if alone and repeats and not parts[0].beside:
+        if alone and repeats and not parts[0].outside_content:
             self._last = template_of(event, parts[0], top) or self._last
         for part in parts:
             self._blame(part.choice)

@@ -70,7 +70,7 @@ class Tenants:
         return Tenant("anonymous" if digest is None else f"header:{digest}", self.default)
 
 
-def nobody(settings: Settings) -> Tenants:
+def without_file(settings: Settings) -> Tenants:
     """The tenants without a file: the same settings for all clients. Only their rates are counted apart."""
     return Tenants(settings, {}, {})
 

@@ -217,7 +217,7 @@ class Negotiation:
     def after_refusal(self, error: ToolCallError) -> Next:
         """What to do after this error of the backend."""
         status, said = error.status, _words(error)
-        if self._leaves_out_options(status, said) or self._fits_limit(error):
+        if self._omit_options(status, said) or self._fits_limit(error):
             return Next.AGAIN
         models_fault = is_models_fault(said)
         if self.native and self._auto and refuses_tools(status, said):
@@ -225,7 +225,7 @@ class Negotiation:
                 self._learn(ToolSupport.DOUBTED, "It refuses the tools of a request")
             return Next.PROMPT
         for field in (_STREAM_OPTIONS, _SPECIAL_TOKENS):
-            if status in _REFUSED and field in said and self._leaves_out(field):
+            if status in _REFUSED and field in said and self._omit(field):
                 return Next.AGAIN
         ladder, asked = self._ladder, self.asked
         if asked is None:
@@ -241,7 +241,7 @@ class Negotiation:
         self._ask(asked)
         return Next.AGAIN
 
-    def _leaves_out_options(self, status: int, said: str) -> bool:
+    def _omit_options(self, status: int, said: str) -> bool:
         """Leave out the optional fields that an error names. Return whether there were any."""
         if status not in _REFUSED | _FAILED or self._settings.upstream_api != "openai":
             return False
@@ -275,9 +275,9 @@ class Negotiation:
             return False
         if any(word in said for word in _OTHER_WORDS):
             return False
-        return self._leaves_out(_STREAM_OPTIONS, learn=not is_models_fault(said))
+        return self._omit(_STREAM_OPTIONS, learn=not is_models_fault(said))
 
-    def _leaves_out(self, field: str, *, learn: bool = True) -> bool:
+    def _omit(self, field: str, *, learn: bool = True) -> bool:
         """Leave out a refused field and return whether that was possible; the client's stays unless it is about usage.
 
         learn: remember the refusal once the request is accepted without the field.

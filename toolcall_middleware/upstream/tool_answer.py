@@ -101,7 +101,7 @@ class ToolAnswer:
         self._is_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
         if status >= 400:
             return State.COLLECTING
-        if (not 200 <= status < 300 or status in {204, 205}) and not self._form.goes_on:
+        if (not 200 <= status < 300 or status in {204, 205}) and not self._form.resumed:
             return State.PASSING
         return State.SNIFFING if self._chat.stream else State.COLLECTING
 
@@ -184,7 +184,7 @@ class ToolAnswer:
             return out + self._form.broken(error)
         outcome = stream.choices.outcome
         if not self._is_settled(outcome, left=left):
-            self._form.goes_on = outcome.asked is not None and (stream.leaves_off() or left)
+            self._form.resumed = outcome.asked is not None and (stream.suspend() or left)
             return b"" if outcome.asked is None else out
         _warn(outcome.warnings)
         if stream.is_due:
@@ -232,7 +232,7 @@ class ToolAnswer:
                 return self.whole(written)
             if request.repairs(refusal):
                 return None
-            if self._form.goes_on:
+            if self._form.resumed:
                 raise refusal
             return _refused(refusal, self._status, self.headers()["x-toolcall"])
         if chat.stream:
@@ -271,7 +271,7 @@ class ToolAnswer:
         events = as_stream(data)
         if events is None:
             return None if not data.strip() and self.request.asks_whole() else self._no_answer(data)
-        out = self._restart(events, left=self._form.goes_on)
+        out = self._restart(events, left=self._form.resumed)
         if self.request.next is not None:
             return None
         return Reply(self._status, out, {"content-type": "text/event-stream", **self.headers()})

@@ -131,7 +131,7 @@ class UsageMeter:
         if self._count:
             self._add(self._attempt.thoughts, text, choice)
 
-    def wrote_beside(self, message: openai.Fields, choice: int = 0) -> bool:
+    def wrote_outside_content(self, message: openai.Fields, choice: int = 0) -> bool:
         """What the model wrote that is not in the content of a message or delta: reasoning, and the backend's calls.
 
         True when there was something.

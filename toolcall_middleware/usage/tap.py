@@ -121,7 +121,7 @@ class UsageTap:
 
 def _note(meter: UsageMeter, choice: Fields, message: Fields, index: int) -> None:
     """Tell the meter what the model wrote in a message or delta."""
-    meter.wrote_beside(message, index)
+    meter.wrote_outside_content(message, index)
     meter.wrote(openai.read_text(message.get("content")) or "", index)
     if openai.read_text(choice.get("finish_reason")) in ENDED:
         meter.ended()

@@ -26,7 +26,7 @@ from toolcall_middleware.hosts.http.request_record import record_of
 from toolcall_middleware.hosts.middleware import tenants
 from toolcall_middleware.hosts.middleware.tenants import TENANT_KEY, refuse_workers_that_count_alone
 from toolcall_middleware.settings import OPTIONS
-from toolcall_middleware.settings.tenants_file import nobody
+from toolcall_middleware.settings.tenants_file import without_file
 
 from ..proxy.proxy_servers import PATIENCE, serving
 from ..proxy.routing import Proxies, http, table
@@ -189,7 +189,7 @@ async def test_who_is_refused_as_a_window_ends_waits_a_second() -> None:
             return False, WindowStats(reset_time=time.time() - 1, remaining=0)
 
     settings = Settings(rate_limit="1/second")
-    budget = tenants.Budget(Ended("memory://", "open"), nobody(settings).find(None, b"a"))
+    budget = tenants.Budget(Ended("memory://", "open"), without_file(settings).find(None, b"a"))
     with pytest.raises(ToolCallError) as refused:
         await budget.admit("rate_limit")
     assert (refused.value.headers["retry-after"], refused.value.headers["x-ratelimit-reset"]) == ("1", "0")

@@ -228,13 +228,13 @@ class ToolCallMiddleware:
         try:
             await self._admitted(caller, scope)
             settings = caller.settings
-            came = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)
-            if came is None:
+            received = await collect(receive, scope, limit=settings.max_request_bytes, within=settings.upload_timeout)
+            if received is None:
                 if face is None:  # the app sees a client that went away, and nothing of a body that was not read
                     await self._other(scope, gone, send)
                 return
-            untouched = came, scope
-            body, scope = await cleared(came, scope, settings.max_request_bytes)
+            untouched = received, scope
+            body, scope = await cleared(received, scope, settings.max_request_bytes)
             if is_guarded(settings):
                 check_charset(scope)
         except ToolCallError as refusal:
@@ -313,7 +313,7 @@ class ToolCallMiddleware:
         reads = guarded and settings.mode != "off"
         exchange = exchange_for(settings, memory, record.report, writer, always=always)
         exchange.guarded = reads
-        came = body
+        received = body
         try:
             if guarded:
                 body = await offloaded(len(body), check_unknown_fields, body)
@@ -327,14 +327,14 @@ class ToolCallMiddleware:
             await caller.refuse(action.error)
             return
         if not isinstance(action, Ask | Learn):
-            plain = await offloaded(len(body), _as_it_leaves, body)
-            leaving = plain
-            if plain is came:
-                leaving, scope = untouched
+            plain = await offloaded(len(body), _unread_request, body)
+            outgoing = plain
+            if plain is received:
+                outgoing, scope = untouched
             else:
                 scope = scope_for_body(scope, len(plain))
             scope, send = caller.unread(scope)
-            given = Given(leaving, receive)
+            given = Given(outgoing, receive)
             if completes_whole_answers(settings):
                 await WholeUsage(send, self.app, scope, settings, self._memory, plain).run(given)
             else:
@@ -441,7 +441,7 @@ async def _first_action(exchange: Exchange, body: bytes) -> Action:
     return (await offloaded(len(body), exchange.receive, Request(body)))[0]
 
 
-def _as_it_leaves(body: bytes) -> bytes:
+def _unread_request(body: bytes) -> bytes:
     """A request that is not read, for the backend."""
     return one_reading(without_overrides(body))
 

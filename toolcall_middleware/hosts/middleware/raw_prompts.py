@@ -29,13 +29,13 @@ async def written(app: ASGIApp, body: bytes, prompt: RawPrompt) -> tuple[ASGIApp
 
     async def completions(scope: Scope, receive: Receive, send: Send) -> None:
         answer = _ChatAnswer(send, CompletionAnswer(top=top, limit=limit), limit)
-        await app(_beside(scope), receive, answer.send)
+        await app(_completions_scope(scope), receive, answer.send)
         await answer.broken_off()
 
     return completions, prompt.body(body)
 
 
-def _beside(scope: Scope) -> Scope:
+def _completions_scope(scope: Scope) -> Scope:
     """The scope for `/completions` on the same server."""
     path, raw = scope["path"], scope.get("raw_path")
     if not _CHAT.search(path):

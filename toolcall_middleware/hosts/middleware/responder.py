@@ -114,7 +114,7 @@ class Responder:
                     await self._execute(actions)
                     return
                 raise
-            if await self._goes_on():
+            if await self._is_retried():
                 _log.warning("The app raised after an answer that is retried.", exc_info=True)
                 return
             # The client learns that this is no end; the server learns of the exception.
@@ -124,7 +124,7 @@ class Responder:
         if self._start is not None and not self._over.done() and not self._gone:
             await self._execute(await offloaded(self._held.size, self._exchange.receive, BrokenOff()))
 
-    async def _goes_on(self) -> bool:
+    async def _is_retried(self) -> bool:
         """The app raised: whether it is asked again all the same."""
         facts = self._exchange.facts
         asked_whole = facts is not None and facts.why == "empty_stream"

@@ -32,7 +32,7 @@ from starlette.types import Message, Scope, Send
 from ...errors import SettingsError, ToolCallError, on_one_line
 from ...installed import install_command
 from ...settings import OPTIONS, Settings, hide_login
-from ...settings.tenants_file import Tenant, Tenants, nobody, read_tenants
+from ...settings.tenants_file import Tenant, Tenants, read_tenants, without_file
 from ..http.head import logins, values_of
 from .start_up import with_tokenizer
 
@@ -64,7 +64,7 @@ class Tenancy:
         self._path = settings.tenants_file
         self._stamp: _Stamp | None = None
         self._looked = time.monotonic()
-        self._tenants = nobody(settings)
+        self._tenants = without_file(settings)
         if self._path is not None:
             self._stamp = _stamp(self._path)
             self._tenants = self._read(self._path)

@@ -42,7 +42,7 @@ _MARKER = re.compile("|".join(map(re.escape, _MARKERS)))
 # Muse Glimmer may go on to the next message without having ended the one before.
 _NEXT = re.compile(rf"{_MARKER.pattern}|[ ]?to=[\w.\-]{{1,64}}<\|message\|>")
 _MAX_NEXT = 96
-_MAX_BESIDE = 2048  # characters of text before the tags of a call in its message
+_MAX_PROSE = 2048  # characters of text before the tags of a call in its message
 # The text after a real marker: a model may also write about markers.
 _AFTER_END = re.compile(r"[ \t\r\n]{0,64}(?:assistant(?=<\|channel\|>)|(?=<\|)|\Z)")
 _HEADER = r"(?:[^\n<]|<\|constrain\|>){1,128}"
@@ -241,9 +241,9 @@ def _before_call(c: Cursor, name: str, head: _Header, tags: str) -> bool:
 def _tags_follow(c: Cursor, j: int, tags: str) -> bool:
     """Whether a call's tags follow the text at `j` in this message."""
     s = c.s
-    end = _MARKER.search(s, j, j + _MAX_BESIDE)
-    found = s.find(tags, j, end.start() if end else j + _MAX_BESIDE) >= 0
-    c.wait(not found and end is None and len(s) - j < _MAX_BESIDE)
+    end = _MARKER.search(s, j, j + _MAX_PROSE)
+    found = s.find(tags, j, end.start() if end else j + _MAX_PROSE) >= 0
+    c.wait(not found and end is None and len(s) - j < _MAX_PROSE)
     return found
 
 

@@ -64,7 +64,7 @@ class JsonCallSyntax:
     )
     ids: frozenset[str] = frozenset({"id", "tool_call_id", "call_id"})
 
-    def takes(self, key: str, *, outer: bool, begun: bool, beside: Mapping[str, str]) -> bool:
+    def takes(self, key: str, *, outer: bool, begun: bool, siblings: Mapping[str, str]) -> bool:
         """Whether an object with this key may be a call: without a marker its keys must be those of one, or of an
         assistant's message that holds some.
 
@@ -73,7 +73,7 @@ class JsonCallSyntax:
         if not self.bare or (begun and not self.no_other_keys) or (outer and key in self.wrappers):
             return True
         of_message = key in _OF_MESSAGE
-        by_assistant = beside.get("role") == '"assistant"'
+        by_assistant = siblings.get("role") == '"assistant"'
         if outer and self.wrappers and (of_message or by_assistant):
             return of_message and (self.message or by_assistant or key == "role")
         known = key == "type" or key in self.names or key in self.arguments or key in self.ids
@@ -196,7 +196,7 @@ class _Call:
     due: bool = False  # a key or a value must follow
     half: tuple[re.Pattern[str] | None, list[str]] | None = None
     """What a key, name or id may begin with (None: another member's value is read), and what was read of it."""
-    beside: dict[str, str] = field(default_factory=dict)  # members that are not part of a call, as JSON
+    siblings: dict[str, str] = field(default_factory=dict)  # members that are not part of a call, as JSON
 
     def read(self) -> Steps[None]:
         """Read the object from its brace on."""
@@ -207,7 +207,7 @@ class _Call:
             if self.name is None:
                 if not self.wraps:
                     raise NotACall
-                if said := text_beside(self.beside):
+                if said := message_text(self.siblings):
                     c.sink.says(said)
                 c.sink.consumed(c.taken())
                 c.sink.close()
@@ -262,7 +262,7 @@ class _Call:
                 continue
             key = yield from self._key(char)
             begun = c.is_open or self.wraps
-            if not self.syntax.takes(key, outer=outer, begun=begun, beside=self.beside):
+            if not self.syntax.takes(key, outer=outer, begun=begun, siblings=self.siblings):
                 raise NotACall
             char = yield from c.char()
             if char in ":=":
@@ -317,7 +317,7 @@ class _Call:
         elif key in syntax.arguments and not self.args_ended and not (key in syntax.names and quoted):
             yield from self._arguments(char)
         else:
-            self.beside[key] = yield from self._json(None)
+            self.siblings[key] = yield from self._json(None)
 
     def _json(self, half: re.Pattern[str] | None) -> Steps[str]:
         """Read a value as JSON. A key, a name or an id (`half` is what it may begin with) is short."""
@@ -344,7 +344,7 @@ class _Call:
     def _decoded(self, half: re.Pattern[str], key: str = "") -> Steps[object]:
         text = yield from self._json(half)
         if key:
-            self.beside[key] = text
+            self.siblings[key] = text
         try:
             return decode(text)
         except ValueError:
@@ -405,13 +405,13 @@ class _Call:
         c.early, c.arguments = early, arguments
 
     def _end(self, *, complete: bool) -> None:
-        c, beside = self.c, ""
+        c, arguments = self.c, ""
         if not c.is_open:
             c.start(self.name or "", self.id)
         if complete and not self.args_ended:
-            beside = arguments_beside(self.beside, c.sink.schema(self.name or "")) or "{}"
-            self.repaired = self.repaired or beside != "{}"
-        c.end(beside, complete=complete, repaired=self.repaired)
+            arguments = sibling_arguments(self.siblings, c.sink.schema(self.name or "")) or "{}"
+            self.repaired = self.repaired or arguments != "{}"
+        c.end(arguments, complete=complete, repaired=self.repaired)
 
 
 def _bare_key(c: Cursor) -> str:
@@ -425,7 +425,7 @@ def _bare_key(c: Cursor) -> str:
     return m.group()
 
 
-def arguments_beside(members: Mapping[str, str], schema: Mapping[str, Any] | None) -> str:
+def sibling_arguments(members: Mapping[str, str], schema: Mapping[str, Any] | None) -> str:
     """The arguments, as JSON, of a call that has no key for them: those of its other `members` (JSON by key) that the
     tool's `schema` declares, or a member that holds such. Empty where there are none.
     """
@@ -441,7 +441,7 @@ def arguments_beside(members: Mapping[str, str], schema: Mapping[str, Any] | Non
     return ""
 
 
-def text_beside(members: Mapping[str, str]) -> str:
+def message_text(members: Mapping[str, str]) -> str:
     """The text of an assistant's message that holds calls: its `content`, a string or parts that hold text."""
     said = decoded(members.get("content", ""))
     if isinstance(said, list):

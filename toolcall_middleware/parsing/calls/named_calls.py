@@ -275,7 +275,7 @@ def _markup_follows(c: Cursor, layout: NamedLayout) -> Steps[None]:
 def _after_call(c: Cursor, layout: NamedLayout, *, marked: bool) -> Steps[bool]:
     """After the arguments: a fence's end, the call's closing marker. Whether another call may follow."""
     if not layout.item and layout.d.reopen and not layout.item_close:
-        if (yield from c.ask(_goes_on, c, layout)):
+        if (yield from c.ask(_next_call_follows, c, layout)):
             return True
         if not marked:
             # Text directly after the arguments is skipped.
@@ -289,7 +289,7 @@ def _after_call(c: Cursor, layout: NamedLayout, *, marked: bool) -> Steps[bool]:
     return bool(layout.item)
 
 
-def _goes_on(c: Cursor, layout: NamedLayout) -> bool:
+def _next_call_follows(c: Cursor, layout: NamedLayout) -> bool:
     """Whether another call follows without an opening marker: the name of an offered tool, and what ends a name."""
     ends = tuple(end for end in layout.name_ends if end != "{")
     j = c.after_space(MAX_GAP)

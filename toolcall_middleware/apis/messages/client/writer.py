@@ -133,7 +133,7 @@ class MessageWriter(BlockWriter):
                 _log.warning("messages: an image of the answer is left out, because the API has no block for it")
             case _:
                 pass  # signed thoughts are of other APIs
-        self._plain = self._goes_on()
+        self._plain = self._plain_delta()
 
     def _end(self, finished: Finished, usage: Any) -> dict[str, Any]:
         self._finish_blocks(complete=True)
@@ -245,7 +245,7 @@ class MessageWriter(BlockWriter):
     def _event_delta(self, delta: dict[str, Any]) -> None:
         self._out.append(event("content_block_delta", {"index": len(self.content) - 1, "delta": delta}))
 
-    def _goes_on(self) -> type | None:
+    def _plain_delta(self) -> type | None:
         """The type of step that is a delta of the open block; for arguments only those without a backslash."""
         if self.kind is Kind.TEXT and self.call is None:
             return Content

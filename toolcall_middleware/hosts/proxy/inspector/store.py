@@ -194,7 +194,7 @@ class Asked:
     words: str = ""
     conversation: str = ""
     messages: int = 0
-    goes_on: bool = False
+    is_agent_step: bool = False
     """Its last message is none of the user's: an agent sends a tool's result."""
 
 
@@ -214,7 +214,7 @@ def asked(rows: Sequence[Row]) -> Asked:
 
 def title(known: Asked, rows: Sequence[Row]) -> str:
     """The user's last words; where an agent goes on, the call that the answer makes: `read greet.py`."""
-    if not known.goes_on:
+    if not known.is_agent_step:
         return known.words
     parts = (part for message in answers_of(rows) for part in message["parts"])
     call = next((part for part in parts if part["type"] == "tool_call"), None)

@@ -519,7 +519,7 @@ class WholeEvents:
         """The next bytes; returns those up to the end of the last whole event."""
         held = self._held
         if not held and part.endswith((b"\n\n", b"\r\n\r\n")):  # nearly always
-            self._leaves(part)
+            self._note_sent(part)
             return part
         begin = max(0, len(held) - 2)
         held += part
@@ -530,7 +530,7 @@ class WholeEvents:
             end = len(held)
         out = bytes(held[:end])
         del held[:end]
-        self._leaves(out)
+        self._note_sent(out)
         return out
 
     @property
@@ -559,7 +559,7 @@ class WholeEvents:
             out += held + b"\n\n"
         return out + fault.sse() + DONE
 
-    def _leaves(self, out: bytes) -> None:
+    def _note_sent(self, out: bytes) -> None:
         self._tail = out if len(out) >= _TAIL else (self._tail + out)[-_TAIL:]
 
     @staticmethod

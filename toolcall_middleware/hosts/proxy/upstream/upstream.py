@@ -249,7 +249,7 @@ class Mask:
         for found in self._begins.finditer(data, begin):
             if _NO_LINE.search(data, found.start()):
                 continue
-            if any(_goes_on(units, data, found.start()) for units in self._units):
+            if any(_ends_within(units, data, found.start()) for units in self._units):
                 return found.start()
         return len(data)
 
@@ -288,7 +288,7 @@ def _hex(digits: bytes) -> bytes:
     return b"".join(b"[%c%c]" % (digit, digit ^ 32) if digit > ord("9") else b"%c" % digit for digit in digits)
 
 
-def _goes_on(units: list[re.Pattern[bytes]], data: bytes, at: int) -> bool:
+def _ends_within(units: list[re.Pattern[bytes]], data: bytes, at: int) -> bool:
     """Whether `data` ends in the middle of these characters, which begin at `at`."""
     for unit in units:
         rest = len(data) - at
