@@ -12,6 +12,7 @@ from tests.helpers.asgi_client import Client, ask
 from tests.helpers.fakes import TextBackend, write_calls
 from toolcall_middleware import ToolCallMiddleware
 from toolcall_middleware.errors import SettingsError
+from toolcall_middleware.hosts.proxy.inspector.store import Store
 from toolcall_middleware.observe.content import content_of
 from toolcall_middleware.observe.spans import Spans
 
@@ -59,6 +60,22 @@ async def test_each_attempt_is_a_child() -> None:
     assert {one.parent.span_id for one in (first, second)} == {span.context.span_id}
     assert first.end_time <= second.end_time <= span.end_time
     assert span.start_time <= first.start_time
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b'{"model":', ask(tools=()), b'{"messages": 7, "tools": [{}]}', ask(model="m" * 5000)], ids=range(5)
+)
+async def test_a_request_without_an_attempt_has_its_span(body: bytes) -> None:
+    """It was refused, or is passed on unread. Its span ends, and later observers get the request."""
+    exporter = memory.InMemorySpanExporter()
+    provider = sdk.TracerProvider()
+    provider.add_span_processor(export.SimpleSpanProcessor(exporter))
+    app = ToolCallMiddleware(TextBackend(["Hello."]), max_request_bytes=4000)
+    app._observers = [Spans(provider), last := Store()]
+    answer = await Client(body).run(app)
+    (span,) = exporter.get_finished_spans()
+    assert span.attributes["http.response.status_code"] == answer.status
+    assert [entry.summary["status"] for entry in last.entries.values()] == [answer.status]
 
 
 async def test_a_trace_is_continued_and_sent_on() -> None:

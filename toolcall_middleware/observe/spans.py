@@ -83,13 +83,13 @@ class Spans:
         ended = stamp(report.ended or report.began)
         if span.is_recording():
             context = self._trace.set_span_in_context(span)
-            starts = [attempt.began for attempt in report.attempts]
-            for attempt, next_one in zip(report.attempts, [*starts[1:], report.ended or report.began], strict=True):
+            ends = [*(attempt.began for attempt in report.attempts[1:]), report.ended or report.began]
+            for attempt, end in zip(report.attempts, ends, strict=False):  # a request may have no attempt
                 child = self._tracer.start_span("attempt", context=context, start_time=stamp(attempt.began))
                 child.set_attribute("toolcall.attempt.why", attempt.why)
                 if attempt.status is not None:
                     child.set_attribute("http.response.status_code", attempt.status)
-                child.end(stamp(next_one))
+                child.end(stamp(end))
             for number, outcome in enumerate(report.outcomes):
                 span.add_event("toolcall.call", {"toolcall.call.index": number, "toolcall.call.outcome": outcome})
         if self.wants_content and report.recorder is not None and span.is_recording():
