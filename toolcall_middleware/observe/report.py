@@ -159,7 +159,8 @@ MAX_BYTES = 16 << 20
 _ROW = 96  # bytes of a row in a file beside its data, about
 _ROW_HELD = 320  # the same in memory, measured
 MAX_HELD = 256 << 20
-_IN_PIECES = frozenset({"backend", "client", "face"})
+IN_PIECES = frozenset({"backend", "client", "face"})
+"""The kinds of rows whose data are pieces of an answer."""
 _new_decoder = codecs.getincrementaldecoder("utf-8")
 
 
@@ -187,8 +188,8 @@ class Room:
 class Recorder:
     """The rows of one exchange. Past `max_bytes`, or where one of `rooms` is full, a row `cut` is the last one.
 
-    began: `time.perf_counter` when the request came. version: changes with each row. hide: takes keys out of what is
-    noted from now on; who asks an upstream with one sets it, because upstreams quote keys.
+    began: `time.perf_counter` when the request came. hide: removes keys from the rows that follow; the code that asks
+    an upstream with a key sets it, because upstreams quote keys.
     """
 
     __slots__ = ("_decoders", "began", "cut", "held", "hide", "max_bytes", "rooms", "rows", "size")
@@ -206,11 +207,6 @@ class Recorder:
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
         self.hide: Callable[[bytes], bytes] | None = None
 
-    @property
-    def version(self) -> int:
-        """Changes with each row."""
-        return len(self.rows)
-
     def data(self, kind: str, data: bytes, at: float | None = None, **more: Any) -> int:
         """A row with content; returns its number. Bytes that are no UTF-8 are replaced. A character that is split
         between two pieces of a kind is whole in the second piece's row.
@@ -221,7 +217,7 @@ class Recorder:
         if kind == "ask":
             self._decoders.pop("backend", None)  # another answer begins
         decoder = self._decoders.get(kind) or self._decoders.setdefault(kind, _new_decoder(errors="replace"))
-        return self.note(kind, at, data=decoder.decode(data, final=kind not in _IN_PIECES), **more)
+        return self.note(kind, at, data=decoder.decode(data, final=kind not in IN_PIECES), **more)
 
     def note(self, kind: str, at: float | None = None, **more: Any) -> int:
         """A row; returns its number."""

@@ -140,10 +140,10 @@ async def watched(app: ASGIApp, observers: Sequence[Observer], scope: Scope, rec
 
 
 def _fill(report: Report, record: Record, answer: MeasuredAnswer) -> None:
-    report.tenant, report.upstream = record.tenant, record.upstream
-    report.status = answer.status
-    report.model = report.model or record.model
-    report.model_listed = record.model_listed
+    report.tenant, report.upstream, report.status = record.tenant, record.upstream, answer.status
+    report.model, report.model_listed = report.model or record.model, record.model_listed
+    report.mode, report.format = record.mode or report.mode, record.format
+    report.outcomes, report.no_call = record.outcomes, record.no_call
     report.error = report.error or record.error
     if report.recorder is not None and not any(row["kind"] in {"client", "face"} for row in report.recorder.rows):
         report.recorder.note("passed", report.ended, status=answer.status, size=answer.size)

@@ -21,7 +21,7 @@ from ...errors import FormatError, SettingsError, ToolCallError, is_ours
 from ...exchange import Action, Ask, Done, Exchange, Fail, Learn, Request
 from ...formats import registry
 from ...observe.json_log import lines_of, log_event
-from ...observe.report import observers_of
+from ...observe.report import Report, observers_of
 from ...request.parse import one_reading, without_overrides
 from ...settings import Settings, hide_login
 from ...upstream.backend_memory import BackendMemory
@@ -57,13 +57,13 @@ from .guards import (
     refuse,
     refused_by_app,
 )
+from .observed import ObservedExchange, WatchedWriter
 from .responder import Responder
 from .start_up import is_served, refuse_start, warm, warn_of_starlette, with_tokenizer
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ...observe.report import Report
     from ...settings.keywords import Keywords
     from .tenants import Budget, RateLimiter, Tenancy
 
@@ -375,9 +375,9 @@ def exchange_for(
         exchange = Exchange(settings, memory, defer=True, always=always)
         exchange.writer = writer
         return exchange
-    from .observed import observed_exchange
-
-    return observed_exchange(settings, memory, report, writer, always=always)
+    observed = ObservedExchange(settings, memory, report, always=always)
+    observed.writer = None if writer is None else WatchedWriter(writer, observed.notes)
+    return observed
 
 
 def _units(exchange: Exchange, scope: Scope) -> int:
@@ -403,11 +403,10 @@ def _tell(exchange: Exchange, record: Record, *, units: int) -> None:
     record.mode, record.format, record.outcomes = facts.mode, facts.format, facts.outcomes
     record.calls = exchange.emitted_calls if exchange.offers_tools else None
     record.no_call = facts.no_call
-    if record.report is not None:
-        from .observed import tell
-
-        tell(exchange, record.report)
-        record.report.rate_units = units
+    if (report := record.report) is not None:
+        report.constraint, report.stream, report.rate_units = facts.constraint, facts.stream, units
+        report.model, report.calls = facts.model or report.model, exchange.emitted_calls
+        report.prompt_tokens, report.completion_tokens, report.estimated = facts.usage.so_far()
 
 
 @dataclass(slots=True)

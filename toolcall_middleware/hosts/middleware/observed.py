@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ...answer.operations import AnswerWriter, Arguments, CallOpened, Content, Finished, ReasoningText, Refusal, Step
-from ...exchange import Action, Ask, Body, Event, Exchange, Fail, Forward, Head, Request, Send, State
+from ...exchange import Action, Ask, Body, Event, Exchange, Fail, Forward, Head, Request, Send
 from ...observe.report import Attempt, Recorder, Report
 from ...settings import OPTIONS, Settings
 from ...upstream.actions import Facts
@@ -62,15 +62,9 @@ class ExchangeNotes:
         for action in actions:
             match action:
                 case Send(data):
-                    if exchange.writer is None:  # else see `WatchedWriter`
-                        self._note_sent(data, now, called=exchange.emitted_calls > 0)
-                    written = exchange.writer is not None and exchange.writer.in_use  # its steps are recorded
-                    if recorder is not None and data and not written:
-                        recorder.data("client", data, now, of=cause)
+                    self._note_sent(data, exchange, cause, now)
                 case Forward() if type(event) is Body:
-                    self._note_sent(event.data, now, called=exchange.emitted_calls > 0)
-                    if recorder is not None and event.data:
-                        recorder.data("client", event.data, now, of=cause)
+                    self._note_sent(event.data, exchange, cause, now)
                 case Ask(body, prompt):
                     self._answering = False
                     report.attempts.append(Attempt("first" if facts is None else facts.why, now))
@@ -108,9 +102,14 @@ class ExchangeNotes:
             case _:
                 pass
 
-    def _note_sent(self, data: bytes, now: float, *, called: bool) -> None:
-        report = self._report
-        if report.first_call is None and called and b"_call" in data:
+    def _note_sent(self, data: bytes, exchange: Exchange, cause: int, now: float) -> None:
+        report, writer = self._report, exchange.writer
+        stepped = writer is not None and writer.in_use  # its steps are recorded
+        if report.recorder is not None and data and not stepped:
+            report.recorder.data("client", data, now, of=cause)
+        if writer is not None:  # its steps are noted: see `WatchedWriter`
+            return
+        if report.first_call is None and exchange.emitted_calls > 0 and b"_call" in data:
             report.first_call = now
         if report.first_content is None and _CONTENT.search(data):
             report.first_content = now
@@ -198,36 +197,15 @@ class WatchedWriter:
 
 
 class ObservedExchange(Exchange):
-    """An exchange that `notes` follows."""
+    """An exchange whose events and actions are noted in a report."""
 
-    notes: ExchangeNotes
+    def __init__(self, settings: Settings, memory: BackendMemory, report: Report, *, always: bool) -> None:
+        super().__init__(settings, memory, defer=True, always=always)
+        self.notes = ExchangeNotes(report, settings, memory)
 
     def receive(self, event: Event) -> Sequence[Action]:
-        """As of an exchange."""
+        """See `Exchange`."""
         begin = time.perf_counter()
         actions = super().receive(event)
         self.notes.add(self, event, actions, begin, time.perf_counter())
         return actions
-
-
-def observed_exchange(
-    settings: Settings, memory: BackendMemory, report: Report, writer: AnswerWriter | None, *, always: bool
-) -> Exchange:
-    """A new exchange that goes into `report`, as does what its `writer` writes. always: see `Exchange`."""
-    exchange = ObservedExchange(settings, memory, defer=True, always=always)
-    exchange.notes = notes = ExchangeNotes(report, settings, memory)
-    exchange.writer = None if writer is None else WatchedWriter(writer, notes)
-    return exchange
-
-
-def tell(exchange: Exchange, report: Report) -> None:
-    """The request is over: what the exchange knows goes into the report."""
-    facts = exchange.facts
-    if facts is None:
-        return
-    report.mode, report.format, report.constraint = facts.mode, facts.format, facts.constraint
-    report.model, report.stream = facts.model or report.model, facts.stream
-    report.outcomes, report.calls, report.no_call = facts.outcomes, exchange.emitted_calls, facts.no_call
-    report.prompt_tokens, report.completion_tokens, report.estimated = facts.usage.so_far()
-    if exchange.state is not State.ENDED and not report.end:
-        report.end = "gone"

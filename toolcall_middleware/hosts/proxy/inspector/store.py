@@ -15,13 +15,11 @@ from typing import Any
 import msgspec
 
 from ....observe.content import answers_of
-from ....observe.report import MAX_HELD, Report, Room, Row
+from ....observe.report import IN_PIECES, MAX_BYTES, MAX_HELD, Report, Room, Row
 from ....observe.traces import Trace, summary_of
 from ....wire.openai import encode
 
 MAX_EXCHANGES = 1000
-_MAX_EACH = 16 << 20
-_PIECES = frozenset({"backend", "client", "face"})
 
 
 @dataclass(slots=True)
@@ -62,7 +60,8 @@ class Entry:
     def holds(self, words: Sequence[str]) -> bool:
         """Whether each of the words, in lower case, is in what was asked, answered or decided."""
         rows = self.rows
-        said = [value for row in rows if row["kind"] not in _PIECES for value in row.values() if isinstance(value, str)]
+        values = (value for row in rows if row["kind"] not in IN_PIECES for value in row.values())
+        said = [value for value in values if isinstance(value, str)]
         said.append(encode(answers_of(rows)).decode())  # a word may be cut between two pieces
         text = "\n".join(said).lower()
         return all(word in text for word in words)
@@ -103,7 +102,7 @@ class Store(Room):
 
     def begin(self, report: Report, headers: Mapping[str, str]) -> None:  # noqa: ARG002 - as an observer
         """One begins."""
-        entry = self._new(report.record(_MAX_EACH, self).rows)
+        entry = self._new(report.record(MAX_BYTES, self).rows)
         entry.report = report
         self._running[id(report)] = entry
         self._changed()
