@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.helpers.policies import policy as made_policy
 from toolcall_middleware.answer.operations import Arguments, CallClosed, CallOpened, Content, Op, ReasoningText
 from toolcall_middleware.errors import ToolCallError
+from toolcall_middleware.model import Tool, ToolSet
 from toolcall_middleware.response.choice import ChoiceAnswer
 from toolcall_middleware.wire.openai import new_call_id
 
@@ -93,6 +94,20 @@ def stopped(name: str, text: str, said: str, *stops: str, **due: Any) -> Any:
     ends = any(one in text for one in stops)
     told = {"said": said, "reason": "stop" if ends else "length", "stopped": ends, **due}
     return row(f"stop, {name}", text, "length", told, stop=stops)
+
+
+def test_the_tools_that_may_be_called_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[frozenset[str]] = []
+    only = ToolSet.only
+
+    def counted(tools: ToolSet, names: frozenset[str]) -> ToolSet:
+        looked.append(names)
+        return only(tools, names)
+
+    monkeypatch.setattr(ToolSet, "only", counted)
+    got = Played(['[f|{"a": 1}]'] * 20, tools=ToolSet.of([Tool("f"), Tool("g")]))
+    assert len(got.calls) == 20
+    assert len(looked) == 1
 
 
 @pytest.mark.parametrize(

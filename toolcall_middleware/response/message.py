@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,6 @@ from ..errors import ToolCallError
 from ..formats.base import ToolFormat
 from ..formats.near_misses import NoCall
 from ..json_schema.validate_arguments import checker_for
-from ..model import Tool
 from ..parsing.events import CallArgs, CallEnd, CallStart, Event, Malformed, Reasoning, Stop, Text, UnknownCall
 from ..parsing.sink import Gathered, StopFinder
 from ..parsing.values.typing import Coercion
@@ -91,11 +90,6 @@ class AnswerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     retried: bool = False
     """The model was asked again, and this answer is the last."""
 
-    @property
-    def offered(self) -> Mapping[str, Tool] | None:
-        """The tools that may be called, by name; None for all."""
-        return self.chat.callable_tools.by_name if self.chat.tools.tools else None
-
     def checker(self) -> Callable[[str, str], list[str]] | None:
         """Return what finds the faults of a finished call, given its name and arguments: of each tool's where arguments
         are validated, else of strict ones only.
@@ -157,14 +151,15 @@ class Message:
     """Events in, operations out. stopped: no more input is read; `fault` is the reason, where the model made one."""
 
     __slots__ = (
-        "_check", "_ids", "_policy", "_prose_size", "_reads_thoughts", "broken", "call", "calls", "calls_in_reasoning",
-        "fault", "limited", "no_call", "outcomes", "prose", "reasoning_names", "refused", "source", "stopped", "stops",
-        "warnings",
+        "_check", "_ids", "_policy", "_prose_size", "_reads_thoughts", "_tools", "broken", "call", "calls",
+        "calls_in_reasoning", "fault", "limited", "no_call", "outcomes", "prose", "reasoning_names", "refused",
+        "source", "stopped", "stops", "warnings",
     )  # fmt: skip
 
     def __init__(self, policy: AnswerPolicy, *, reads_thoughts: bool = False) -> None:
         self._policy = policy
         self._check = policy.checker()
+        self._tools = policy.chat.callable_tools  # made once: a request may allow some of many tools
         self._reads_thoughts = reads_thoughts  # calls are read in thoughts, too
         self.reasoning_names: tuple[str, ...] = ()
         """The fields that the last piece of the backend's reasoning is emitted in."""
@@ -187,7 +182,7 @@ class Message:
         self.stopped = False
         self.fault: ToolCallError | None = None
         self.warnings: list[str] = []
-        self.outcomes = CallOutcomes(policy.chat.callable_tools, policy.syntax, policy.report)
+        self.outcomes = CallOutcomes(self._tools, policy.syntax, policy.report)
 
     @property
     def extras(self) -> dict[str, Any]:
@@ -293,20 +288,20 @@ class Message:
 
     def _start(self, event: CallStart, ops: list[Op]) -> None:
         policy, limit = self._policy, self._policy.settings.max_arguments_bytes
-        name, call_id, offered = event.name, event.id, policy.offered
+        name, call_id, offered = event.name, event.id, self._tools.by_name
         own = None
         if call_id is not None and policy.native:
             own = write_id(call_id) if policy.settings.rewrite_ids else call_id
         call = self.call = OpenCall(name, own, math.inf if limit is None else limit, extra=event.extra)
         for happened, outcome, path in (
-            (offered is not None and name not in offered, CallOutcome.UNKNOWN_TOOL, "name"),
+            (bool(policy.chat.tools.tools) and name not in offered, CallOutcome.UNKNOWN_TOOL, "name"),
             (policy.retried, CallOutcome.RETRIED, ""),
             (event.written is not None, CallOutcome.RENAMED, "name"),
             (event.in_reasoning or self.source >= Source.REASONING, CallOutcome.IN_REASONING, ""),
         ):
             if happened:
                 call.note(outcome, path)
-        tool = (offered or {}).get(name)
+        tool = offered.get(name)
         if tool is not None and policy.settings.coerce_arguments and name not in policy.chat.custom:
             call.coercion = Coercion(tool.parameters)
         if not policy.admits(name):
