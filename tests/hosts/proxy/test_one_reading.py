@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 
 from tests.helpers.asgi_client import Backend, asked_on_each_face
 
-from .proxy_servers import serving
+from .proxy_servers import ask, masked, scope_of, serving
 from .routing import TOOL, Proxies, table
 
 _MARK = b"no such thing here"
@@ -78,3 +79,18 @@ async def test_a_refusal_is_parsed_once(
     assert answer.status_code == 400
     assert _SAID in answer.text
     assert len(readings) == 1
+
+
+@pytest.mark.parametrize("size", [100, 10_000])
+@pytest.mark.parametrize("body", [OURS, {"detail": _SAID}])
+async def test_a_client_that_reads_slowly_holds_only_the_bytes_of_a_large_error(
+    body: dict[str, Any], size: int
+) -> None:
+    """Its JSON may take twenty times as much. Coded, because the body is then another than the upstream's."""
+    written = gzip.compress(json.dumps({**body, "details": [[]] * size}).encode())
+    upstream = Backend(written, status=400, headers=[(b"content-encoding", b"gzip")])
+    answer = await ask(masked(upstream), scope_of("/chat/completions", method="POST"))
+    sent = b"".join(message["body"] for message in answer.got[1:])
+    assert _MARK in sent
+    carrying = [message for message in answer.got[1:] if hasattr(message["body"], "value")]
+    assert bool(carrying) is (len(sent) <= 8192)
