@@ -101,15 +101,15 @@ def _read(rows: Sequence[Row], summary: dict[str, Any], template: str | None) ->
         repair_names=again.settings.repair_names,
     )
     opened = _opened(answer, again)
-    spans = _laid_out(answer.pieces, again.syntax, again.tools, options, answer, opened)
+    spans = _spans_of(answer.pieces, again.syntax, again.tools, options, answer, opened)
     if again.calls is None:  # then all calls in the text count as the client's
         calls = [{"name": one.name, "id": one.id, "arguments": one.arguments, "row": one.row} for one in spans.written]
     else:
         calls = again.calls
-        _tell_outcomes(calls, again.finished)
+        _add_outcomes(calls, again.finished)
     became = spans.settle(calls, thoughts_last=not in_thoughts)
     if again.complete:
-        spans.tell_near_misses(again.tools, again.syntax, thoughts=not in_thoughts)
+        spans.add_near_misses(again.tools, again.syntax, thoughts=not in_thoughts)
         spans.left(became, again.content)
         spans.tell_refused(became, _why_not(again, len(calls)))
     return _Seen(read, spans, calls, became, again, opened)
@@ -123,7 +123,7 @@ def _opened(answer: Choice, again: Rerun) -> OpenedReasoning | None:
     return opened if opened.close in answer.text else None
 
 
-def _laid_out(
+def _spans_of(
     pieces: Sequence[tuple[int, str]],
     syntax: ToolFormat,
     tools: ToolSet | None,
@@ -143,7 +143,7 @@ def _laid_out(
     return spans
 
 
-def _tell_outcomes(calls: list[dict[str, Any]], finished: Sequence[FinishedCall]) -> None:
+def _add_outcomes(calls: list[dict[str, Any]], finished: Sequence[FinishedCall]) -> None:
     """Give each of the client's calls its outcome. Outcomes of earlier attempts precede those of the last."""
     left = list(finished)
     for call in reversed(calls):
@@ -257,7 +257,7 @@ def case_of(rows: Sequence[Row], summary: dict[str, Any], template: str | None =
         opened = seen.opened
         if opened is not None and not text.lstrip().startswith(opened.opening.strip()):
             text = opened.opening + text  # a case has no prompt that opens the thought
-    read = _laid_out([(0, text)], again.syntax, again.tools, ParserOptions(keep_raw=True, **options), answer)
+    read = _spans_of([(0, text)], again.syntax, again.tools, ParserOptions(keep_raw=True, **options), answer)
     written = [(one.name, one.arguments) for one in read.written]
     if written != (got := [(call["name"], call["arguments"]) for call in seen.calls]):
         notes.append(f"the client got {json.dumps(got, ensure_ascii=False)}")

@@ -145,7 +145,7 @@ class TextSpans:
                 self._fault(start, end, f"the arguments of {own.name} were no JSON as written; repaired")
         return became
 
-    def tell_near_misses(self, tools: ToolSet | None, syntax: ToolFormat, *, thoughts: bool) -> None:
+    def add_near_misses(self, tools: ToolSet | None, syntax: ToolFormat, *, thoughts: bool) -> None:
         """Add the near misses, with reasons. thoughts: no calls are read in thoughts. Call before `left`."""
         marked = [span for span in self.spans if span["kind"] in {"call", "dropped"}] + self.unknown
         calls = [(place["start"], place["end"]) for place in marked]

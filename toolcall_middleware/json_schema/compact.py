@@ -38,7 +38,7 @@ def compact_schema(schema: Any) -> Any:
     return changed(schema, lambda node: {key: value for key, value in node.items() if not _is_void(key, value)})
 
 
-_UNSAID = frozenset({"$comment", "$id", "example", "examples"})
+_OMITTED = frozenset({"$comment", "$id", "example", "examples"})
 """Keywords that a prompt does without. A constraint keeps them."""
 
 
@@ -46,7 +46,7 @@ def shortest_schema(schema: Any) -> Any:
     """`compact_schema` without what a prompt does not need: examples, comments, and whether other keys may come."""
 
     def shorter(node: dict[str, Any]) -> dict[str, Any]:
-        kept = {key: value for key, value in node.items() if key not in _UNSAID}
+        kept = {key: value for key, value in node.items() if key not in _OMITTED}
         if not kept.get("additionalProperties"):  # false, and `{}`, which allows anything
             kept.pop("additionalProperties", None)
         return kept

@@ -238,7 +238,7 @@ class Sink:
     opening: int = 0  # characters of `held` that opened the body
     calls: int = 0  # calls started in this answer
     committed: bool = False  # whether the body at hand has decided that there is a call
-    says_more: bool = False  # after this markup the text of a message begins, which is parsed as any other text
+    message_follows: bool = False  # after this markup the text of a message begins, which is parsed as any other text
     in_messages: bool = False  # the answer consists of messages with headers (harmony)
     flow: Flow | None = None  # takes the next text: see `flows`
     written: str | None = None  # the name of the call at hand as the model wrote it, if it was another

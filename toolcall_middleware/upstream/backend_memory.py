@@ -173,7 +173,7 @@ def has_plain_names(chat: ChatRequest) -> bool:
     return len(tools) <= _MOST_TOOLS and all(_NAME.fullmatch(tool.name) for tool in tools)
 
 
-def speaks_of_calls(chat: ChatRequest) -> bool:
+def has_call_markup(chat: ChatRequest) -> bool:
     """Whether the conversation holds markup of calls, which a model may only repeat."""
     return any(_LIKE_A_CALL.search(text_of(message.get("content"))[:_LOOKED_AT]) for message in chat.messages)
 
@@ -495,7 +495,7 @@ class PromptFormat:
                 _log.warning("%s; format=auto would ask for json then.", self._fault())
             return False
         _log.warning("%s: the prompt asks for json for a while.", self._fault())
-        self._memory.note(model, fact, own=bool(chat.stop or odd_fields(chat) or speaks_of_calls(chat)))
+        self._memory.note(model, fact, own=bool(chat.stop or odd_fields(chat) or has_call_markup(chat)))
         self.chosen = registry.in_json(self.chosen)
         return True
 

@@ -40,10 +40,10 @@ from .backend_memory import (
     PendingRefusals,
     ToolSupport,
     Topic,
+    has_call_markup,
     has_plain_names,
     odd_fields,
     refuses_tools,
-    speaks_of_calls,
     support_of,
 )
 
@@ -313,7 +313,7 @@ class Negotiation:
             return Next.GIVE
         if outcome.read_markup or lost:
             # The backend has no parser for this model, unless native calls came before or the model repeats its input.
-            if self.support is not ToolSupport.CALLS and not speaks_of_calls(self._chat):
+            if self.support is not ToolSupport.CALLS and not has_call_markup(self._chat):
                 self._learn(
                     ToolSupport.NONE, "A call was left in the text" if outcome.read_markup else "A call was lost"
                 )

@@ -207,7 +207,7 @@ class ToolAnswer:
         if self.request.unparsed is not None or (self.stream is not None and self.stream.choices.salvaged):
             outcome = replace(outcome, read_markup=False)
             self.request.decide("call", "unparsed", "the backend's error holds what the model wrote")
-        _tell_no_call(self.request.report, outcome.no_call, self.request.memory)
+        _report_no_call(self.request.report, outcome.no_call, self.request.memory)
         return self.request.is_settled(outcome, left=left)
 
     def _is_refusal(self, error: ToolCallError) -> bool:
@@ -348,7 +348,7 @@ def _note(outcome: AnswerOutcome, request: ToolRequest) -> str:
     return f"; calls={outcome.calls}{as_header(outcome.finished)}{why}{misfit}{estimated}"
 
 
-def _tell_no_call(report: CallReport, reason: NoCall | None, memory: BackendMemory) -> None:
+def _report_no_call(report: CallReport, reason: NoCall | None, memory: BackendMemory) -> None:
     """Report why an answer holds no call. It is logged once for a model and a reason."""
     report.no_call = reason
     if reason is not None and not memory.recall(report.model, fact := Fact(Topic.NO_CALL, (reason.value,))):

@@ -213,16 +213,16 @@ class _Writer:
             if given is None or kind in allowed or (kind in _LISTED - {"string"} and "number" in allowed):
                 listed.setdefault(kind, []).append(value)
         branches: list[Schema] = []
-        unsaid = False
+        has_undeclared = False
         for kind, own in listed.items():
             # Google lists strings that are not empty, and numbers.
             named = kind in _LISTED and "" not in own
-            unsaid |= not named and (kind == "string" or (kind == "boolean" and len(set(own)) == 1))
+            has_undeclared |= not named and (kind == "string" or (kind == "boolean" and len(set(own)) == 1))
             branches.append({"type": kind, **({"enum": list(dict.fromkeys(own))} if named else {})})
         if not branches:
             self._fault("schema that nothing fits", path)
         written |= branches[0] if len(branches) == 1 else {"anyOf": branches}
-        return [value for own in listed.values() for value in own] if unsaid else []
+        return [value for own in listed.values() for value in own] if has_undeclared else []
 
     def _items(self, schema: Schema, written: Schema, path: str, depth: int) -> None:
         items: Any = schema.get("items")

@@ -128,7 +128,7 @@ def replay(choice: Choice, fmt: ToolFormat, tools: ToolSet | None, error: str | 
     content = [
         event.text for event in said if isinstance(event, Text) or (isinstance(event, Reasoning) and not event.channel)
     ]
-    calls = [_call(call, laid) for laid in (spans, thoughts, own) for call in laid.written]
+    calls = [_call(call, spans_of_part) for spans_of_part in (spans, thoughts, own) for call in spans_of_part.written]
     found = near_misses.places(
         text,
         spans.thoughts,
@@ -150,10 +150,10 @@ def replay(choice: Choice, fmt: ToolFormat, tools: ToolSet | None, error: str | 
     }
 
 
-def _call(call: WrittenCall, laid: TextSpans) -> dict[str, Any]:
+def _call(call: WrittenCall, spans_of_part: TextSpans) -> dict[str, Any]:
     made = {"name": call.name, "arguments": call.arguments, "id": call.id, "named_at": call.row}
     if call.span is not None:
-        span = laid.spans[call.span]
+        span = spans_of_part.spans[call.span]
         made |= {"begin": span["start"], "end": span["end"]}
     return {**made, "complete": call.complete, "repaired": call.repaired}
 

@@ -359,7 +359,7 @@ class ToolCallMiddleware:
             elif isinstance(action, Ask):
                 await Responder(self.app, scope, receive, send, exchange, settings.paths).run(action)
         finally:
-            _tell(exchange, record, units=0 if budget is None else _units(exchange, scope))
+            _record(exchange, record, units=0 if budget is None else _units(exchange, scope))
             try:
                 if budget is not None:
                     await budget.settle()
@@ -391,7 +391,7 @@ def _tokens(exchange: Exchange) -> int:
     return 0 if exchange.facts is None else exchange.facts.usage.spent()
 
 
-def _tell(exchange: Exchange, record: Record, *, units: int) -> None:
+def _record(exchange: Exchange, record: Record, *, units: int) -> None:
     """For the logs and for observers."""
     facts = exchange.facts
     if facts is None:

@@ -254,7 +254,7 @@ class FaceAnswer(Answer):
     def __init__(self, send: Send, face: Face, limit: int | None) -> None:
         super().__init__(send, _LIMIT if limit is None else limit)
         self._face = face
-        self._telling: asyncio.Event | None = None  # set once a client that waits was sent its event
+        self._keepalive_sent: asyncio.Event | None = None  # set once a client that waits was sent its event
         self._busy = False  # a message of the app is being sent
         self._answered = False  # the app's answer has begun
         self._written = False  # by the face's writer, to which the exchange gave it
@@ -265,8 +265,8 @@ class FaceAnswer(Answer):
     async def send(self, message: Message) -> None:
         """ASGI's `send`."""
         # There are thousands of messages in a stream: what is usual makes as few calls as it can.
-        if self._telling is not None:
-            await self._telling.wait()
+        if self._keepalive_sent is not None:
+            await self._keepalive_sent.wait()
         self._busy = True
         try:
             kind = message["type"]
@@ -391,14 +391,14 @@ class FaceAnswer(Answer):
                 self._quiet = True
                 await asyncio.sleep(_QUIET)
                 if self._quiet and not self._busy:
-                    self._telling = asyncio.Event()
+                    self._keepalive_sent = asyncio.Event()
                     try:
-                        await self._tell(scope)
+                        await self._keep_alive(scope)
                     finally:
-                        self._telling.set()
-                        self._telling = None
+                        self._keepalive_sent.set()
+                        self._keepalive_sent = None
 
-    async def _tell(self, scope: Scope) -> None:
+    async def _keep_alive(self, scope: Scope) -> None:
         if self._answered and self.reads is not Reads.PIECES:
             return  # a refusal that is being read is no answer
         if self._opened:

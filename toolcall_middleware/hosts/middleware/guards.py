@@ -101,7 +101,7 @@ def tools_in(scope: Scope, body: bytes) -> str:
 
 
 def _tools_in_body(body: bytes) -> str:
-    if not _may_speak_of_tools(body):
+    if not _may_hold_tools(body):
         return ""
     try:
         # Every member is seen, also one that another of the same name follows.
@@ -132,7 +132,7 @@ def check_unknown_fields(body: bytes, read: frozenset[str] = frozenset()) -> byt
     read: fields that the request's API has besides those of chat completions. Returns the body, with one member of each
     name: the last, which was checked. Raises ToolCallError.
     """
-    if not _may_speak_of_tools(body):
+    if not _may_hold_tools(body):
         return body
     try:
         fields = read_fields(body)
@@ -177,7 +177,7 @@ def _checked_turn(raw: msgspec.Raw, param: str) -> msgspec.Raw:
 def _check_member(name: str, raw: bytes, param: str) -> None:
     """Refuse a member that may carry tools. Raises ToolCallError."""
     member = b"{" + msgspec.json.encode(name) + b":" + raw + b"}"
-    if not _may_speak_of_tools(member):
+    if not _may_hold_tools(member):
         return
     check = _check_carriers if name in _SCHEMAS else _check_holders
     try:
@@ -205,7 +205,7 @@ def check_unreadable(body: bytes) -> None:
             raise ToolCallError("tool_not_allowed", message) from None
 
 
-def _may_speak_of_tools(body: bytes) -> bool:
+def _may_hold_tools(body: bytes) -> bool:
     lowered = body.lower()
     return any(word in lowered for word in _WORDS) or hides_words(body)
 

@@ -109,7 +109,7 @@ def read_message(c: Cursor, opening: str = "", *, tags: str = "") -> Steps[None]
             return
         if not head.thinks and not head.addressed:
             yield from _space(c, head)
-            c.sink.says_more = True
+            c.sink.message_follows = True
             return
         if head.tagged and not head.thinks:
             j = yield from c.decided((tags,), None)
@@ -342,7 +342,7 @@ def read_words(c: Cursor, *, strict: bool = False, to: str = "") -> Steps[None]:
             continue
         c.sink.accept()
         if channel == _FINAL or (channel != _ANALYSIS and (yield from _says_json(c))):
-            c.sink.says_more = True
+            c.sink.message_follows = True
             return
         yield from _content(c, _NEXT_WORDS, _Header(thinks=channel == _ANALYSIS))
         c.sink.consumed(c.taken())

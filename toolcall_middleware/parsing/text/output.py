@@ -363,7 +363,7 @@ class Markup:
         if committed:
             out.in_gap = True
             out.fence_tail = fence
-            header, sink.says_more = sink.says_more, False
+            header, sink.message_follows = sink.message_follows, False
             out.begin_line(blank=header, header=header)
             if header:
                 # No call without a marker opens directly after a header: the text is meant for the user.

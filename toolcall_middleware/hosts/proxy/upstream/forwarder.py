@@ -252,13 +252,13 @@ class Forwarder:
                 fault = error
             except httpx.TransportError as error:
                 fault = self._fault(error, started=True)
-                _tell(fault, record_of(scope))
+                _log_fault(fault, record_of(scope))
             held = bytes(words) if holds and words and len(words) < _MOST_WORDS else b""
             if events is not None:
                 if fault is None and events.ends_half and not values_of(reply.headers, b"transfer-encoding"):
                     # The end of the connection is the only end that there is: also when the upstream has died.
                     fault = self._fault(httpx.ReadError("half an event"), started=True)
-                    _tell(fault, record_of(scope))
+                    _log_fault(fault, record_of(scope))
                 ending = events.rest() if fault is None else events.broken(fault)
             elif fault is not None:
                 if held:
@@ -287,7 +287,7 @@ class Forwarder:
             if not limit.expired():
                 raise
             late = self._late()
-            _tell(late, record)
+            _log_fault(late, record)
             raise late from None
 
     async def _answered(self, scope: Scope, body: bytes) -> tuple[Reply, bytes]:
@@ -311,7 +311,7 @@ class Forwarder:
                 record.silent = isinstance(error.__cause__, httpx.ReadTimeout)
                 # Who has waited for a connection once has waited long enough.
                 if not left or not isinstance(error.__cause__, httpx.ConnectError):
-                    _tell(error, record)
+                    _log_fault(error, record)
                     raise
                 wait = 0.0
             else:
@@ -484,7 +484,7 @@ def _said(body: bytes, status: int, headers: Headers, hide: Callable[[bytes], by
     return on_one_line(text if len(text) <= _SHOWN_WORDS else text[: _SHOWN_WORDS - 1] + "…")
 
 
-def _tell(fault: ToolCallError, record: Record) -> None:
+def _log_fault(fault: ToolCallError, record: Record) -> None:
     """One line a request, however often it was tried: which one it was, and what is wrong with which upstream."""
     record.error = str(fault.code)
     if not record.is_question:
