@@ -45,6 +45,14 @@ FOUND: list[tuple[str, str, dict[str, Any], tuple[str, str, int]]] = [
         (256, ("", "{}", 1)), (257, (f'<tool_call>{" " * 257}{{"name": "f", "arguments": {{}}}}', "", 0)))),
     *(("pythonic", f"[f(x=1),{' ' * size}f()]", {}, said) for size, said in (
         (511, ("", '{"x": 1}{}', 2)), (512, (f",{' ' * 512}f()]", '{"x": 1}', 1)))),
+    *(("deepseek_v31", f"<｜tool▁call▁begin｜>{before}f{after}<｜tool▁sep｜>{{}}<｜tool▁call▁end｜>", {}, said) for before, after, said in (
+        (" " * 256, "", ("", "{}", 1)), ("", " " * 256, ("", "{}", 1)),
+        ("", " " * 257, (f"<｜tool▁call▁begin｜>f{' ' * 257}<｜tool▁sep｜>{{}}<｜tool▁call▁end｜>", "", 0)),
+        (" " * 257, "", (f"<｜tool▁call▁begin｜>{' ' * 257}f<｜tool▁sep｜>{{}}<｜tool▁call▁end｜>", "", 0)))),
+    *(("hunyuan", f'{LISTED},{" " * size}{{"name": "f", "arguments": {{}}}}]</tool_calls>', {}, said) for size, said in (
+        (256, ("", "{}{}", 2)), (257, (f',{" " * 257}{{"name": "f", "arguments": {{}}}}]</tool_calls>', "{}", 1)))),
+    ("llama3_json", '{"name": "f", "parameters": {}};' + " " * 300 + '{"name": "f", "parameters": {}}', {}, (";" + " " * 300, "{}{}", 2)),
+    ("auto", f"[{' ' * 300}f(x=1)]", {}, ("", '{"x": 1}', 1)),
     # An observation begins its line.
     ("react", 'Action: f\nAction Input: {"x": 1} Observation: x', {}, (" Observation: x", '{"x": 1}', 1)),
     ("react", 'Action: f\nAction Input: {"x": 1}\nObservation: x', {}, ("", '{"x": 1}', 1)),
@@ -59,6 +67,9 @@ FOUND: list[tuple[str, str, dict[str, Any], tuple[str, str, int]]] = [
     # A key that no call has is text at any place.
     *(("hunyuan", f"{LISTED}, {behind}", {"cut": cut}, (f", {behind}", "{}", 1))
       for behind in ('{"id": "1", "a b', '{"id": 1, "name":#') for cut in (True, False)),
+    # A value is open where the text is cut off in the tag that may close all calls once more.
+    *(("dots", f'<dots_function_call><invoke name="f"><parameter name="a"><parameter name="b">one</invoke></parameter></invoke></dots_function_call>{behind}', {"cut": cut}, ("", arguments, 1))
+      for behind in ("</dot", "</dots_function_call>") for cut, arguments in ((True, '{"a": '), (False, '{"a": "<parameter name=\\"b\\">one</invoke></parameter>"}'))),
     # A list that ends after a comma is markup.
     *(("apertus", '<|tools_prefix|>[{"f": {}}' + behind, {"cut": cut}, ("", "{}", 1))
       for behind in (",", ", ", ",\n  {", ', {"get-wea') for cut in (True, False)),

@@ -456,8 +456,9 @@ def read_fork(c: Cursor, branches: Sequence[Branch], undecided: re.Pattern[str])
 
     def fitting() -> Make | None:
         j = c.after_space(MAX_GAP)
-        c.wait(len(c.s) - c.i <= MAX_GAP and undecided.fullmatch(c.s, j))
-        return next((make for pattern, make in branches if pattern.match(c.s, j)), None)
+        end = j + 2 * MAX_GAP
+        c.wait(len(c.s) < end and undecided.fullmatch(c.s, j))
+        return next((make for pattern, make in branches if pattern.match(c.s, j, end)), None)
 
     make = yield from c.ask(fitting)
     if make is None:

@@ -110,7 +110,7 @@ def _before_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> Steps[t
     while True:
         m = yield from c.match(_BRACKET if syntax.bare else _BRACKET_OR_FENCE, MAX_GAP)
         if m is None:
-            if c.after_space() < len(c.s) or not c.sink.committed:
+            if not (c.last and c.sink.committed) or c.after_space() < len(c.s):
                 raise NotACall
             c.i = len(c.s)
             return "", in_list
@@ -141,8 +141,8 @@ def _after_call(c: Cursor, syntax: JsonCallSyntax, *, in_list: bool) -> str:
                 c.i = j + 1
                 continue
             # Without markers, `; ` belongs to the calls only where a call follows.
-            k = WHITE_SPACE.match(c.s, j + 1).end()
-            c.wait(k == len(c.s) and k - c.i < MAX_GAP)
+            k = WHITE_SPACE.match(c.s, j + 1, j + 1 + MAX_GAP).end()
+            c.wait(k == len(c.s))
             if c.s[k : k + 1] != "{":
                 break
             c.i, char = k, "{"

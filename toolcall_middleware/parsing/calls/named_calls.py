@@ -159,6 +159,11 @@ def read_named(c: Cursor, layout: NamedLayout) -> Steps[None]:
         another = yield from _after_call(c, layout, marked=marked)
 
 
+def _after_space(s: str, k: int) -> int:
+    """The index after the white space at `s[k]`."""
+    return WHITE_SPACE.match(s, k, k + MAX_GAP).end()
+
+
 def _any_of(markers: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, markers)))
 
@@ -166,7 +171,7 @@ def _any_of(markers: tuple[str, ...]) -> re.Pattern[str]:
 def _item(c: Cursor, layout: NamedLayout, *, fresh: bool) -> bool:
     """Go past the marker that opens a call. False where none follows."""
     while True:
-        j = c.after_space()
+        j = c.after_space(MAX_GAP)
         if c.take(layout.item, j):
             return True
         if c.take(layout.close, j):
@@ -181,7 +186,6 @@ def _item(c: Cursor, layout: NamedLayout, *, fresh: bool) -> bool:
         if m is None or m.group() in layout.close:
             raise NotACall
         c.i = m.start()
-    begun = begun and j - c.i < MAX_GAP
     c.wait(begun)
     if c.sink.committed:
         c.i = len(c.s) if begun else c.i  # half a marker at the end of the text is markup too
@@ -198,17 +202,18 @@ def _name(c: Cursor, layout: NamedLayout) -> tuple[str, str | None, bool]:
     if layout.leading:
         i = c.upto(layout.leading, _MAX_NAME, i)
         own_id = s[c.i : i - len(layout.leading)]
-    j = WHITE_SPACE.match(s, i).end()
+    j = _after_space(s, i)
     m = TOOL_NAME.match(s, j)
     if m is None:
-        c.wait(j == len(s) and j - i < MAX_GAP)
+        c.wait(j == len(s))
         raise NotACall
-    written, k = m.group(), WHITE_SPACE.match(s, m.end()).end()
-    marker = "\n" if "\n" in layout.name_ends and "\n" in s[m.end() : k] else ""
-    if not marker:
+    written, k, marker = m.group(), _after_space(s, m.end()), ""
+    if "\n" in layout.name_ends and (line := s.find("\n", m.end(), k)) >= 0:
+        k, marker = line, "\n"
+    else:
         marker = next((marker for marker in layout.name_ends if s.startswith(marker, k)), "")
         if not marker:
-            c.wait(k - j < _MAX_NAME and c.begins(layout.name_ends, k))
+            c.wait(c.begins(layout.name_ends, k))
             raise NotACall
         k += len(marker) if marker != "{" else 0
         if layout.call_id is not None and marker == layout.call_id[0]:
@@ -225,7 +230,7 @@ def _name(c: Cursor, layout: NamedLayout) -> tuple[str, str | None, bool]:
 
 def _second_name(c: Cursor, k: int, written: str) -> tuple[str, int]:
     """The name that the separator before `s[k]` ends, and the index after it."""
-    s, j = c.s, WHITE_SPACE.match(c.s, k).end()
+    s, j = c.s, _after_space(c.s, k)
     c.wait(j == len(s))
     m = None if s.startswith(("{", "`", '"'), j) else TOOL_NAME.match(s, j)
     if m is None:
