@@ -11,7 +11,7 @@ import pytest
 
 from toolcall_middleware.parsing import cursor as cursor_module
 from toolcall_middleware.parsing.calls.call_arguments import CallArguments
-from toolcall_middleware.parsing.cursor import Cursor, CursorReader, NotACall, Steps, TextOver
+from toolcall_middleware.parsing.cursor import Cursor, CursorReader, NotACall, Steps, TextOver, Undecided
 from toolcall_middleware.parsing.events import CallArgs, CallEnd, CallStart, Event, Text, UnknownCall
 from toolcall_middleware.parsing.sink import Sink
 from toolcall_middleware.parsing.text.scanner import Scanner
@@ -201,6 +201,56 @@ def test_the_nearest_marker_is_looked_for_within_the_limit() -> None:
     assert cursor.nearest(("a", "b"), 1) == 2
     assert cursor.nearest(("a",), 1) == 4
     assert cursor.nearest(("a",), 1, 4) == -1
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        ("// a </c>", 5),
+        ("# a\n}</c>", 5),
+        ("/* a */ ]</c>", 9),
+        ("// {a} </c>", -1),  # another call is there
+        ("/* {a} */</c>", 9),
+        ("// a", None),
+        ("/* a", None),
+        ("/* a *", None),
+        ("/", None),
+        ("} </", None),
+        ("} x", -1),
+    ],
+)
+def test_a_marker_is_found_after_comments_or_in_the_last_of_them(text: str, index: int | None) -> None:
+    cursor = at(text)
+    if index is None:  # more text decides it
+        with pytest.raises(Undecided):
+            cursor.comments(0, ("</c>",))
+    cursor.last = True
+    assert cursor.comments(0, ("</c>",)) == (-1 if index is None else index)
+
+
+def test_half_a_marker_is_taken_with_the_text_before_it_where_no_text_follows() -> None:
+    cursor = at("ab</")
+    assert cursor.upto_half(("</c>",)) == "ab"
+    cursor.last = True
+    assert cursor.upto_half(("</c>",)) == "</"
+
+
+def test_white_space_at_the_end_is_undecided_where_more_is_needed() -> None:
+    cursor = at("  ")
+    cursor.last = True
+    assert cursor.ahead() == -1
+    with pytest.raises(Undecided):
+        cursor.ahead(needed=True)
+
+
+def test_only_a_call_that_the_model_was_cut_off_in_keeps_its_decisions_open() -> None:
+    cursor = Cursor(Sink(bool, lambda _: None, lambda _: None))
+    cursor.at("x", 0, last=True, cut=True)
+    assert cursor.last
+    cursor.start("f")
+    assert not cursor.last
+    cursor.end()
+    assert cursor.last
 
 
 def test_a_reader_is_freed_without_the_collector() -> None:
