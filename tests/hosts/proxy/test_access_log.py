@@ -432,6 +432,22 @@ async def test_of_a_stream_of_errors_the_log_has_what_the_client_gets(
     assert b"sk-hunter" not in answer.content
 
 
+@pytest.mark.parametrize("header", ["authorization", "x-api-key", "x-goog-api-key"])
+async def test_the_key_of_a_client_is_not_in_the_log(
+    header: str, proxies: Proxies, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client still gets the upstream's words as they are: the key is its own. PHP escapes the slash."""
+    value = "Bearer sk-mine/3333" if header == "authorization" else "sk-mine/3333"
+    async with (
+        serving(refuses(401, b'{"error": "wrong key sk-mine\\/3333"}')) as address,
+        proxies.running(table(f"{address}/v1", name="local", upstream_retries=0)) as client,
+    ):
+        answer = await client.post("/v1/chat/completions", json=chat("m"), headers={header: value})
+    ((_, fields),) = said(caplog, "upstream refused")
+    assert fields["says"] == "wrong key ***"
+    assert error_of(answer)["message"] == "wrong key sk-mine/3333"
+
+
 async def test_a_setting_hides_the_words(proxies: Proxies, caplog: pytest.LogCaptureFixture) -> None:
     app = refuses(400, b'{"error": "Alice is 40"}')
     line, fields, _ = await refused(app, proxies, caplog, log_upstream_errors="false")

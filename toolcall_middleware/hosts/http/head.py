@@ -40,6 +40,8 @@ KEYS = _KEYS | {b"authorization"}
 """Where clients show who they are."""
 SECRET_NAME = re.compile(rb"auth|key|token|secret|cookie|pass|credential|sig", re.IGNORECASE)
 """In the name of a header or of a parameter: its value may be a secret."""
+SHORTEST_SECRET = 8
+"""Characters: what is shorter is no key, and its letters occur anywhere."""
 _WHO_ASKED = frozenset({b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"forwarded", b"x-real-ip"})
 # `date` is written by every ASGI server.
 _NOT_SENT_BACK = _HOP_BY_HOP | {b"content-length", b"date"}
@@ -140,6 +142,12 @@ def without_keys(scope: Scope) -> Scope:
         pairs = [pair for pair in re.split(rb"[&;]", query) if not SECRET_NAME.search(_name(pair))]
         query = b"&".join(pairs)
     return {**scope, "headers": headers, "query_string": query}
+
+
+def secret_values(headers: Iterable[tuple[bytes, bytes]]) -> list[str]:
+    """What headers hold that say by their name that it is a secret, with its scheme (`Bearer`) and without."""
+    texts = [value.decode("latin-1") for name, value in headers if SECRET_NAME.search(name)]
+    return [secret for text in texts for secret in (text, text.partition(" ")[2]) if len(secret) >= SHORTEST_SECRET]
 
 
 def _name(pair: bytes) -> bytes:

@@ -39,6 +39,7 @@ from ...http.head import (
     request_headers,
     response_headers,
     scope_for_body,
+    secret_values,
     upstream_path,
     values_of,
     wants_websocket,
@@ -270,7 +271,7 @@ class Forwarder:
             if words is not None:
                 hint = self._hint if reply.status == HTTPStatus.NOT_FOUND else ""
                 said = ending if held else bytes(words + ending[:_MOST_WORDS])
-                _log_refusal(said, reply.status, head["headers"], record_of(scope), hint)
+                _log_refusal(said, reply.status, head["headers"], scope, hint)
         finally:
             # Also when the client has gone: the upstream stops working when its connection closes.
             await reply.close()
@@ -467,20 +468,28 @@ async def _pass(
             await send({"type": "http.response.body", "body": out, "more_body": True})
 
 
-def _log_refusal(body: bytes, status: int, headers: Headers, record: Record, hint: str) -> None:
+def _log_refusal(body: bytes, status: int, headers: Headers, scope: Scope, hint: str) -> None:
     """Say in the log why the upstream refused, in one line. body: of its answer, or the beginning of that."""
+    record = record_of(scope)
     if not record.is_question:
-        says = "" if record.hide is None else _said(body, status, headers, record.hide)
+        says = ""
+        if record.hide is not None:
+            says = _said(body, status, headers, record.hide, secret_values(scope["headers"]))
         log_event(logger, logging.WARNING, "upstream refused", {"status": status, "says": says, "hint": hint})
 
 
-def _said(body: bytes, status: int, headers: Headers, hide: Callable[[bytes], bytes]) -> str:
+def _said(
+    body: bytes, status: int, headers: Headers, hide: Callable[[bytes], bytes], client_secrets: Iterable[str]
+) -> str:
     coding = next(iter(values_of(headers, b"content-encoding")), b"").decode("latin-1")
     try:
         plain = Inflate(coding.lower(), _MOST_WORDS * 8).feed(body) if coding else body
     except ToolCallError:
         plain = b""
-    text = " ".join(openai.read_error(hide(plain), status).message.split())
+    text = openai.read_error(hide(plain), status).message
+    for secret in client_secrets:
+        text = text.replace(secret, "***")
+    text = " ".join(text.split())
     return on_one_line(text if len(text) <= _SHOWN_WORDS else text[: _SHOWN_WORDS - 1] + "…")
 
 

@@ -23,7 +23,7 @@ from ....settings import Settings
 from ....wire.openai import error_value, parsed_error, read_error
 from ...http.answer import Answer, Reads, no_client
 from ...http.bodies import LARGE, offloaded
-from ...http.head import SECRET_NAME, is_chat, without
+from ...http.head import SHORTEST_SECRET, is_chat, secret_values, without
 from ...http.request_record import record_of
 from ...middleware.asgi import ToolCallMiddleware
 from ...middleware.start_up import warm
@@ -188,8 +188,6 @@ def _draw(weight: float, random: Random) -> float:
     return random.expovariate(weight) if weight else math.inf
 
 
-# What is shorter is no key, and its letters occur anywhere.
-_SHORTEST = 8
 _LONGEST_UNIT = 6  # of one character: \u0061
 _NO_LINE = re.compile(rb"[\r\n]")
 
@@ -201,12 +199,8 @@ def secrets_of(key: str | None, url: str | None, headers: Iterable[tuple[bytes, 
     if login:
         plain = unquote(login)
         found += [login, plain, plain.partition(":")[2], b64encode(plain.encode()).decode()]
-    for name, value in headers:
-        text = value.decode("latin-1")
-        # Not every header is a secret; those that say so by their name, and what looks like none of a person's words.
-        if SECRET_NAME.search(name):
-            found += [text, text.partition(" ")[2]]
-    return tuple(sorted({secret for secret in found if len(secret) >= _SHORTEST}, key=len, reverse=True))
+    found += secret_values(headers)
+    return tuple(sorted({secret for secret in found if len(secret) >= SHORTEST_SECRET}, key=len, reverse=True))
 
 
 class Mask:
