@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.driven import Driven
@@ -155,6 +155,7 @@ PARTS = st.tuples(st.sampled_from(["content", "reasoning"]), st.integers(1, 60))
 
 
 @pytest.mark.slow
+@example([("reasoning", 29), ("content", 1), ("reasoning", 17), ("reasoning", 60), ("content", 1)])
 @given(st.lists(PARTS, max_size=12))
 @settings(max_examples=80, deadline=None)
 def test_no_way_of_interleaving_breaks_a_rule(parts: list[tuple[str, int]]) -> None:
@@ -166,7 +167,7 @@ def test_no_way_of_interleaving_breaks_a_rule(parts: list[tuple[str, int]]) -> N
     answer = streamed(*deltas).only
     if answer.finish_reason == "length":  # content cut a call in reasoning, which the client has begun to read
         *whole, cut = [call.arguments for call in answer.calls]
-        assert set(whole) <= {CITY}
+        assert set(whole) <= {CITY, "{}"}  # the second: content ended the reasoning directly after the call's name
         assert CITY.startswith(cut)
         return
     assert [call.arguments for call in answer.calls if call.name == "weather"] == [CITY] * 2
