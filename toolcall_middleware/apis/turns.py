@@ -100,7 +100,7 @@ def read_turns(messages: Any) -> list[Turn]:
 
 
 def grouped(said: Iterable[tuple[str, list[Message]]]) -> list[tuple[str, list[Message]]]:
-    """(role, parts) of each turn, where neighbours of one role are one turn and those without parts are none."""
+    """(role, parts) of each turn: neighbouring messages of one role form a turn, and empty messages are left out."""
     groups = itertools.groupby((one for one in said if one[1]), lambda one: one[0])
     return [(role, [part for _, parts in group for part in parts]) for role, group in groups]
 

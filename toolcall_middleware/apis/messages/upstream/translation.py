@@ -183,7 +183,7 @@ class AnthropicAnswer(UpstreamAnswer):
                 yield from self._block_stop(item, block)
                 block.ended = True
                 block.thinking.clear()
-                if self._on_event is None:  # else later events of the block are still compared with it
+                if self._on_event is None:  # a passed answer compares later events of the block with it
                     del self._blocks[index]
 
     def _is_complete(self, *, cut: bool) -> bool:
