@@ -128,7 +128,7 @@ def test_a_declared_call_streams_and_is_constrained_where_it_is_required(own: st
 def test_the_command_prints_what_is_derived(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["template", place, "--prompt"]) == 0
     shown = capsys.readouterr().out
-    assert "JSON objects behind <acme_call>" in shown
+    assert "JSON objects after <acme_call>" in shown
     assert "certain: 18 of 18" in shown
     assert '<acme_call>{"tool": "get_weather", "input": {"city": "Paris", "days": 2}}</acme_call>' in shown
     assert "Call a tool like this." in shown

@@ -183,7 +183,7 @@ def test_a_declared_response_template_is_used(tmp_path: Path) -> None:
     declared["fields"]["tool_calls"]["transform"] = KEYS
     plain = templates.JSON.replace("message.reasoning_content", "false")
     found = sources.of_source(str(checkpoint(tmp_path, chat_template=plain, response_template=declared)))
-    assert found.kind == "declared by the checkpoint: JSON objects behind <acme_call>"
+    assert found.kind == "declared by the checkpoint: JSON objects after <acme_call>"
     assert found.family is not None
     assert found.family.markup.reasoning == (("<muse>", "</muse>"),)
 
@@ -193,7 +193,7 @@ def test_a_declaration_is_used_where_the_template_writes_no_calls(tmp_path: Path
     place = checkpoint(tmp_path, chat_template=templates.NO_CALLS, response_template=DECLARED)
     found = sources.of_source(str(place))
     assert found.family is not None
-    assert (found.kind, found.confidence) == ("declared by the checkpoint: JSON objects behind <acme_call>", "likely")
+    assert (found.kind, found.confidence) == ("declared by the checkpoint: JSON objects after <acme_call>", "likely")
     assert found.read_back == found.tried > 10
     assert found.family.markup.reasoning == (("<muse>", "</muse>"),)
     call = '<acme_call>{"name": "look_up", "arguments": {"city": "Paris"}}</acme_call>'
@@ -232,7 +232,7 @@ def test_a_declaration_that_is_not_compiled_leaves_it_to_the_template_and_says_w
 ) -> None:
     declared = {"fields": {"tool_calls": {"open": "<acme_call>", "close": "</acme_call>", "content": "kv-lines"}}}
     found = sources.of_source(str(checkpoint(tmp_path, chat_template=templates.JSON, response_template=declared)))
-    assert found.kind == "JSON objects behind <acme_call>"
+    assert found.kind == "JSON objects after <acme_call>"
     (said,) = (each for each in found.unknown if "response_template" in each)
     assert said == "the checkpoint's response_template is not used: content of the kind kv-lines"
     with caplog.at_level(logging.WARNING):

@@ -109,8 +109,8 @@ def derive(template: ChatTemplate, *, adopt: bool = True, declared: Declared | N
         "text beside a call: the template does not have it in one turn with the call": (not syntax.reads_back(beside)),
         f"how the template presents tools: the prompt says it in {whose}": block.own_words and not why,
         "the markers around reasoning": found.reasoning is None,
-        "tags around a result: they stand in our own": found.result is None and not why,
-        "what stands between two calls: the template writes one a turn": found.layout.between is None and not why,
+        "tags around a result: our own are used": found.result is None and not why,
+        "what is between two calls: the template writes one a turn": found.layout.between is None and not why,
     }
     return Derived(
         family=_family(found, syntax, block),

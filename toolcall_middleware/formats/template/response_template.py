@@ -68,7 +68,7 @@ def compiled(declared: Mapping[str, Any]) -> Declared:
     found = [_calls({**field, "open": begin}) for begin in begins[:_MAX_OPENS]]
     openers = {each.marker: opener(each.marker, each, special=is_special(each.marker)) for each in found}
     first = found[0]
-    kind = f"declared by the checkpoint: JSON objects behind {first.marker}"
+    kind = f"declared by the checkpoint: JSON objects after {first.marker}"
     syntax = Syntax(kind, tuple(openers.values()), first)
     if not syntax.reads_back(syntax.written(PLAIN)):
         raise NotCompiled("calls that are written so are not read back")

@@ -80,7 +80,7 @@ def is_special(marker: str) -> bool:
 def _after_openers(kind: str, calls: Shape, *openers: Opener) -> Syntax | None:
     """The syntax of calls that begin with one of the openers. Openers that ordinary text may hold are dropped."""
     known = tuple(each for each in openers if unmistakable(each.marker))
-    return Syntax(f"{kind} behind {known[0].marker}", known, calls) if known else None
+    return Syntax(f"{kind} after {known[0].marker}", known, calls) if known else None
 
 
 # -- arguments are one JSON object ------------------------------------------------------------------------------------
